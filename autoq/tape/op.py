@@ -1,0 +1,152 @@
+"""The Op record and its registry: one record is all that an operation needs (S18, S22)."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from autoq.errors import ArgumentError
+
+KINDS = ("float", "layout", "index", "cast", "loss")
+
+
+class Read(NamedTuple):
+    """One argument of a gradient rule: where its value comes from.
+
+    Attributes:
+        source: ``"value"`` (a decoded operand), ``"shape"`` (an operand's shape) or ``"static"``.
+        key: The operand's position, or the static argument's name.
+    """
+
+    source: str
+    key: int | str
+
+
+class Rule(NamedTuple):
+    """The gradient rule of one operand: ``function(F, g, *reads)``."""
+
+    function: Callable[..., Any]
+    reads: tuple[Read, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class Op:
+    """An operation: how it computes, how it differentiates, what type it returns.
+
+    Attributes:
+        name: The public name.
+        forward: Arrays in, array out. Positional parameters are the operands, keyword-only ones the static
+            arguments. A ``cast`` gets stored values (ndarray or QTensor) and returns one.
+        vjp: Gradient rules by operand name, or the reason why there are none. A rule is called with the op
+            namespace ``F``, the cotangent ``g`` and what its further parameters name: an operand (its decoded
+            value), ``<operand>_shape``, or a static argument. What no rule names is not saved.
+        kind: ``"float"`` decodes, computes, encodes once (S5-S15); ``"layout"`` moves values (S21, S34-S36);
+            ``"index"`` returns bool or int, untracked (S16); ``"cast"`` changes the dtype (S3, S20); ``"loss"``
+            decodes and returns float32 or float64 (S14).
+        elementwise: The forward is a broadcasting map, so packed operands run tile by tile.
+        reduction: It takes ``axis`` and ``keepdims`` (S13).
+        accumulates: It sums products or values, in float64 under ``precision="exact"`` (S15).
+        integers: On bool and integer operands alone it returns what NumPy returns, not float32.
+        variadic: The operands are one sequence; ``vjp["*"]`` is called with ``i``, ``shapes`` as well.
+        packed: For layout ops: ``packed(q, **static) -> (QTensor, how)``.
+        operands: Operand names, where the forward has no signature (NumPy ufuncs).
+        residual: What a rule needs beside the operands: ``residual(values, static) -> dict`` of arrays, saved under
+            names that rules may read like static arguments; run only when the call is recorded.
+        sample: ``sample(rng)`` lists ``(operands, static)`` in the op's smooth domain, for the registry tests.
+        doc: The public docstring; the forward's own if empty.
+    """
+
+    name: str
+    forward: Callable[..., Any]
+    vjp: Mapping[str, Callable[..., Any]] | str
+    kind: str = "float"
+    elementwise: bool = False
+    reduction: bool = False
+    accumulates: bool = False
+    integers: bool = False
+    variadic: bool = False
+    packed: Callable[..., Any] | None = None
+    operands: tuple[str, ...] = ()
+    residual: Callable[..., Any] | None = None
+    sample: Callable[..., Any] | None = None
+    doc: str = ""
+    statics: tuple[str, ...] = field(default=(), init=False)
+    rules: tuple[Rule | None, ...] = field(default=(), init=False)
+
+    def __post_init__(self) -> None:
+        if self.kind not in KINDS:
+            raise ArgumentError(f"op {self.name}: kind {self.kind!r}.", ", ".join(KINDS), "Choose one of these.")
+        operands, statics = _signature(self)
+        object.__setattr__(self, "operands", operands)
+        object.__setattr__(self, "statics", statics)
+        object.__setattr__(self, "rules", _rules(self))
+
+    @property
+    def differentiable(self) -> bool:
+        """Whether it has gradient rules."""
+        return not isinstance(self.vjp, str)
+
+    def __repr__(self) -> str:
+        return f"Op({self.name!r}, kind={self.kind!r}, operands={self.operands})"
+
+
+REGISTRY: dict[str, Op] = {}
+
+
+def register(op: Op) -> Op:
+    """Add a record to the registry, from which operators, gradients and tests find it.
+
+    Raises:
+        ArgumentError: The name is taken.
+    """
+    if op.name in REGISTRY:
+        raise ArgumentError(f"op {op.name!r} is registered already.", "a new name", "Choose another name.")
+    REGISTRY[op.name] = op
+    return op
+
+
+def _signature(op: Op) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """The names of the operands and of the static arguments."""
+    if op.operands:
+        positional = op.operands
+        try:
+            parameters = inspect.signature(op.forward).parameters.values()
+        except ValueError:  # NumPy ufuncs have none
+            return positional, ()
+        return positional, tuple(p.name for p in parameters if p.kind is p.KEYWORD_ONLY)
+    parameters = inspect.signature(op.forward).parameters.values()
+    positional = tuple(p.name for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD))
+    return positional, tuple(p.name for p in parameters if p.kind is p.KEYWORD_ONLY)
+
+
+def _rules(op: Op) -> tuple[Rule | None, ...]:
+    """One rule an operand, with what it reads; a variadic op has a single one."""
+    if isinstance(op.vjp, str):
+        return (None,) * len(op.operands)
+    if op.variadic:
+        return (Rule(op.vjp["*"], tuple(_reads(op, op.vjp["*"]))),)
+    unknown = set(op.vjp) - set(op.operands)
+    if unknown:
+        raise ArgumentError(
+            f"op {op.name}: gradient rules for {sorted(unknown)}.", f"operands {op.operands}", "Rename the rules."
+        )
+    return tuple(
+        Rule(op.vjp[name], tuple(_reads(op, op.vjp[name]))) if name in op.vjp else None for name in op.operands
+    )
+
+
+def _reads(op: Op, rule: Callable[..., Any]) -> list[Read]:
+    """What the rule's parameters after ``F, g`` stand for."""
+    names = list(inspect.signature(rule).parameters)[2:]
+    shapes = {f"{name}_shape": i for i, name in enumerate(op.operands)}
+    reads = []
+    for name in names:
+        if name in op.operands:
+            reads.append(Read("value", op.operands.index(name)))
+        elif name in shapes:
+            reads.append(Read("shape", shapes[name]))
+        else:
+            reads.append(Read("static", name))
+    return reads
