@@ -1,0 +1,39 @@
+# autoq: each target installs what it needs into .venv, so each works as the first command in a clone.
+PYTHON ?= python3
+FLOAT  ?= float32
+VENV   := .venv
+RUN    := $(VENV)/bin/python
+# A stamp a set of extras: a second run installs nothing until setup.cfg changes.
+stamp   = $(VENV)/.installed-$(1)
+WORKERS ?= auto
+.DEFAULT_GOAL := help
+.PHONY: help train test check lint types bench docs tutorials clean
+.NOTPARALLEL:
+
+help:  ## show this list
+	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## */\t/' | expand -t 12
+
+$(VENV)/.installed-%: setup.cfg pyproject.toml
+	@test -x $(RUN) || $(PYTHON) -c 'import sys; assert sys.version_info >= (3, 11), "autoq needs Python 3.11: make PYTHON=python3.11"'
+	test -x $(RUN) || $(PYTHON) -m venv $(VENV)
+	$(RUN) -m pip install --quiet --editable '.[$*]'
+	@touch $@
+
+train: $(call stamp,train)  ## train the four networks on handwritten digits: ARGS="--signal mxfp4 --epochs 5"
+	$(RUN) -m autoq train digits $(ARGS)
+test: $(call stamp,test)  ## run every test and doctest: FLOAT=float16 or bfloat16, ARGS="-k name"
+	AUTOQ_TEST_FLOAT=$(FLOAT) OPENBLAS_NUM_THREADS=1 $(RUN) -m pytest -n $(WORKERS) $(ARGS)
+check: test lint types  ## test, lint and types
+lint: $(call stamp,dev)  ## check style and the direction of imports
+	$(RUN) -m ruff check .
+	$(VENV)/bin/lint-imports
+types: $(call stamp,dev)  ## check types
+	$(RUN) -m mypy
+bench: $(call stamp,bench)  ## time autoq beside NumPy, torch and torchao; writes benchmarks/RESULTS.md
+	$(RUN) benchmarks/cpu.py $(ARGS)
+docs: $(call stamp,docs)  ## build the documentation into docs/_build/html
+	$(RUN) -m sphinx -W --keep-going -q -b html docs docs/_build/html
+tutorials: $(call stamp,train)  ## run the tutorials
+	for script in tutorials/*.py; do echo "$$script" && MPLBACKEND=agg $(RUN) "$$script" || exit 1; done
+clean:  ## remove .venv, caches and everything built
+	rm -rf $(VENV) build dist *.egg-info docs/_build runs .*_cache .hypothesis; find . -name __pycache__ -prune -exec rm -rf {} +

@@ -1,0 +1,1 @@
+"""Training programs on real data, written to be read."""

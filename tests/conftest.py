@@ -1,0 +1,40 @@
+"""What every test shares: one BLAS thread a worker, hypothesis profiles, the float under test."""
+
+from __future__ import annotations
+
+import os
+
+# Before NumPy is imported: the workers of pytest-xdist already fill the cores.
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+os.environ.setdefault("MPLBACKEND", "agg")
+
+import ml_dtypes
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, settings
+
+FLOATS = {"float32": np.float32, "float16": np.float16, "bfloat16": ml_dtypes.bfloat16}
+
+settings.register_profile(
+    "ci", derandomize=True, deadline=None, max_examples=50, suppress_health_check=[HealthCheck.too_slow]
+)
+settings.register_profile("explore", parent=settings.get_profile("ci"), derandomize=False, max_examples=1000)
+settings.load_profile(os.environ.get("AUTOQ_TEST_PROFILE", "ci"))
+
+
+def pytest_report_header() -> str:
+    """Say at the top of a run which float is under test."""
+    return f"float under test: {_float_name()}"
+
+
+@pytest.fixture(scope="session")
+def float_dtype() -> np.dtype:
+    """The float dtype under test, as ``make test FLOAT=…`` chose it; float32 by default."""
+    return np.dtype(FLOATS[_float_name()])
+
+
+def _float_name() -> str:
+    name = os.environ.get("AUTOQ_TEST_FLOAT", "float32")
+    if name not in FLOATS:
+        raise pytest.UsageError(f"AUTOQ_TEST_FLOAT={name}: allowed are {', '.join(FLOATS)}.")
+    return name
