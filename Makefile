@@ -16,7 +16,7 @@ help:  ## show this list
 $(VENV)/.installed-%: setup.cfg pyproject.toml
 	@test -x $(RUN) || $(PYTHON) -c 'import sys; assert sys.version_info >= (3, 11), "autoq needs Python 3.11: make PYTHON=python3.11"'
 	test -x $(RUN) || $(PYTHON) -m venv $(VENV)
-	$(RUN) -m pip install --quiet --editable '.[$*]'
+	$(RUN) -m pip install -qq --editable '.[$*]'
 	@touch $@
 
 train: $(call stamp,train)  ## train the four networks on handwritten digits: ARGS="--signal mxfp4 --epochs 5"

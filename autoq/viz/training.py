@@ -1,0 +1,125 @@
+"""Charts of a training run: its loss, what quantization costs each layer, where the weights lie."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from autoq.viz.error import TensorError, scale_of_each_value
+from autoq.viz.style import COLOURS, MARKERS, MUTED, label_ends, new_figure, title
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+    from autoq.storage.qtensor import QTensor
+
+
+def loss_curves(train: Mapping[str, Sequence[float]], test: Mapping[str, Sequence[float]]) -> Figure:
+    """Cross-entropy after each epoch, on the training set and on the test set, one line a run.
+
+    Args:
+        train: Loss after epochs 1, 2, … by the name of the run, in nats.
+        test: The same on the test set.
+
+    Example:
+        >>> figure = loss_curves({"float32": [2.0, 1.0]}, {"float32": [2.1, 1.3]})
+        >>> figure.axes[1].lines[0].get_ydata().tolist()
+        [2.1, 1.3]
+    """
+    figure, axes = new_figure(2, 9.0, 3.4, sharey=True)
+    for ax, losses, heading in zip(axes, (train, test), ("Training set", "Test set"), strict=True):
+        for colour, values in zip(COLOURS, losses.values(), strict=False):
+            ax.plot(np.arange(1, len(values) + 1), values, color=colour, linewidth=1.5)
+        ax.set_yscale("log")
+        ax.set_xlabel("epoch", fontsize=8.5)
+        title(ax, heading)
+    axes[0].set_ylabel("cross-entropy, nats", fontsize=8.5)
+    for ax, losses in zip(axes, (train, test), strict=True):
+        runs = zip(losses.items(), COLOURS, strict=False)
+        label_ends(ax, [(len(values), values[-1], name, colour) for (name, values), colour in runs])
+    return figure
+
+
+def quantization_error(errors: Mapping[str, Sequence[TensorError]]) -> Figure:
+    """What encoding costs each tensor of a network: SQNR, share saturated, share flushed to zero.
+
+    Args:
+        errors: Records from the first layer to the last, by the name of the run. Runs may have
+            different tensors; a run whose tensors are all exact is left out by giving none.
+
+    Example:
+        >>> figure = quantization_error({"mxfp8": [TensorError("input", 31.0, 0.0, 0.01)]})
+        >>> [ax.get_xlabel() for ax in figure.axes]
+        ['SQNR, dB', 'saturated, %', 'flushed to zero, %']
+    """
+    names = list(dict.fromkeys(error.name for run in errors.values() for error in run))
+    figure, axes = new_figure(3, 9.0, 1.5 + 0.36 * len(names), sharey=True)
+    for ax, (label, value) in zip(axes, _MEASURES.items(), strict=True):
+        for position, (run, records) in enumerate(errors.items()):
+            heights = [names.index(record.name) for record in records]
+            style = {"color": COLOURS[1 + position], "marker": MARKERS[position], "label": run}
+            ax.plot([value(record) for record in records], heights, linestyle="", markersize=5.5, **style)
+        ax.set_xlabel(label, fontsize=8.5)
+        ax.set_xlim(left=0)
+    axes[0].set_yticks(range(len(names)), names)
+    axes[0].set_ylim(len(names) - 0.5, -0.5)
+    for ax in axes[1:]:
+        ax.set_xlim(right=max(1.0, ax.get_xlim()[1]))
+    handles, labels = axes[0].get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside upper left", ncols=len(labels), frameon=False, fontsize=8.5)
+    return figure
+
+
+_MEASURES = {
+    "SQNR, dB": lambda error: error.sqnr,
+    "saturated, %": lambda error: 100 * error.saturated,
+    "flushed to zero, %": lambda error: 100 * error.flushed,
+}
+
+
+def weight_histogram(weights: Mapping[str, tuple[Any, QTensor | None]], bins: int = 120) -> Figure:
+    """Where the weights lie between the values that their format can represent, one panel a run.
+
+    Weights are shown divided by the scale of their block, where the representable values stand still.
+
+    Args:
+        weights: By the name of the run: the float weights, and their encoding or None.
+        bins: Bars a panel.
+
+    Example:
+        >>> import autoq as aq
+        >>> w = np.linspace(-1, 1, 64, dtype=np.float32)
+        >>> figure = weight_histogram({"int4": (w, aq.QTensor.quantize(w, aq.int4))})
+        >>> figure.axes[0].get_xlabel()
+        'weight / scale of its block'
+    """
+    figure, axes = new_figure(len(weights), max(4.5, 3.1 * len(weights)), 3.0)
+    for ax, (name, (values, q)), colour in zip(axes, weights.items(), COLOURS, strict=False):
+        if q is None:
+            _histogram(ax, np.asarray(values).ravel(), colour, bins, "weight")
+            title(ax, f"{name}: not quantized")
+        else:
+            _scaled_histogram(ax, np.asarray(values), q, colour, bins)
+            title(ax, name)
+    axes[0].set_ylabel("weights", fontsize=8.5)
+    return figure
+
+
+def _scaled_histogram(ax: Axes, values: np.ndarray, q: QTensor, colour: str, bins: int) -> None:
+    scales = scale_of_each_value(q)
+    units = np.divide(values, scales, out=np.zeros(values.shape, np.float32), where=scales > 0)
+    element = q.scheme.element_format
+    marks = np.unique(element.values[np.isfinite(element.values)])
+    marks = marks[(marks >= element.minimum) & (marks <= element.maximum)]
+    _histogram(ax, units.ravel(), colour, bins, "weight / scale of its block")
+    ax.plot(marks, np.zeros(len(marks)), linestyle="", marker="|", markersize=9, color=COLOURS[2], clip_on=False)
+    ax.annotate(f"{len(marks)} representable values", (0.98, 0.97), xycoords="axes fraction", ha="right",
+                va="top", fontsize=8, color=COLOURS[2])
+
+
+def _histogram(ax: Axes, values: np.ndarray, colour: str, bins: int, label: str) -> None:
+    ax.hist(values, bins=bins, color=colour if colour != COLOURS[0] else MUTED, linewidth=0)
+    ax.set_xlabel(label, fontsize=8.5)
