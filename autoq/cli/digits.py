@@ -1,0 +1,94 @@
+"""``python -m autoq train digits``: train the networks, print a table, draw the pictures."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from pathlib import Path
+
+from autoq.cli.table import text_table
+from autoq.data import Split
+from autoq.data import digits as load_digits
+from autoq.errors import ArgumentError
+from autoq.train.digits import FLOAT, STANDARD, Recipe, Result, train
+from autoq.train.measure import TapeCost, network_errors, tape_cost
+from autoq.viz import loss_curves, quantization_error, weight_histogram
+
+HEADER = ("run", "test accuracy", "test loss", "bits an activation", "bytes saved a step", "steps/s")
+
+
+def train_and_report(options: argparse.Namespace) -> None:
+    """Train what the options ask for, print the table and write the pictures into ``options.out``."""
+    recipes = recipes_of(options)
+    digits = load_digits(options.seed)
+    results = [train(recipe, digits, bar(recipe.name)) for recipe in recipes]
+    print(report(results, digits))
+    for path in draw(results, digits, options.out):
+        print(path)
+
+
+def recipes_of(options: argparse.Namespace) -> list[Recipe]:
+    """The four standard runs, or the one that ``--signal`` and ``--weights`` describe."""
+    pairs: Sequence[tuple[str, str]] = STANDARD
+    if options.signal is not None or options.weights is not None:
+        pairs = [(options.signal or FLOAT, options.weights or FLOAT)]
+    common = {"seed": options.seed, "epochs": options.epochs, "batch_size": options.batch_size, "lr": options.lr}
+    return [Recipe(signal, weights, **common) for signal, weights in pairs]
+
+
+def bar(name: str):
+    """A wrapper that shows a progress bar over epochs."""
+    from tqdm import tqdm
+
+    return lambda epochs: tqdm(epochs, desc=f"{name:28}", unit="epoch", ncols=88)
+
+
+def report(results: Sequence[Result], digits: Split) -> str:
+    """The table of a set of runs."""
+    return text_table(HEADER, [_row(result, digits) for result in results])
+
+
+def _row(result: Result, digits: Split) -> tuple[str, ...]:
+    cost = _cost(result, digits)
+    return (
+        result.recipe.name,
+        f"{100 * result.test_accuracy[-1]:.2f} %",
+        f"{result.test_loss[-1]:.4f}",
+        f"{cost.activation_bits:.2f}",
+        f"{cost.saved_bytes:,}",
+        f"{result.steps / result.step_seconds:,.0f}",
+    )
+
+
+def _cost(result: Result, digits: Split) -> TapeCost:
+    rows = slice(result.recipe.batch_size)
+    return tape_cost(result.model, result.recipe, digits.train_x[rows], digits.train_y[rows])
+
+
+def draw(results: Sequence[Result], digits: Split, folder: Path) -> list[Path]:
+    """Write the charts as PNG files into ``folder``, and return their paths."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except (FileExistsError, NotADirectoryError):
+        raise ArgumentError(f"--out {folder} is a file.", "a folder", "Pass the path of a folder.") from None
+    named = {result.recipe.name: result for result in results}
+    charts = {
+        "loss": loss_curves(
+            {name: result.train_loss for name, result in named.items()},
+            {name: result.test_loss for name, result in named.items()},
+        ),
+        "weights": weight_histogram({name: _first_weight(result) for name, result in named.items()}),
+    }
+    errors = {name: network_errors(result.model, result.recipe, digits.test_x) for name, result in named.items()}
+    errors = {name: records for name, records in errors.items() if records}
+    if errors:
+        charts["quantization_error"] = quantization_error(errors)
+    paths = [folder / f"{name}.png" for name in charts]
+    for path, chart in zip(paths, charts.values(), strict=True):
+        chart.savefig(path)
+    return paths
+
+
+def _first_weight(result: Result):
+    layer = result.model[0]
+    return layer.weight.numpy(), layer.packed_weight() if layer.weight_scheme is not None else None

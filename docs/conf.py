@@ -1,0 +1,48 @@
+"""Sphinx: Markdown pages, the API from docstrings, the tutorials executed and rendered."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from pathlib import Path
+
+DOCS = Path(__file__).parent
+sys.path.insert(0, str(DOCS))
+
+import generate  # noqa: E402
+
+project = "autoq"
+author = "The autoq maintainers"
+copyright = f"2025, {author}"
+release = "0.1.0"
+
+extensions = ["myst_nb", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "sphinx.ext.viewcode"]
+exclude_patterns = ["_build"]
+html_theme = "furo"
+html_title = "autoq"
+html_static_path: list[str] = []
+
+myst_enable_extensions = ["colon_fence", "deflist", "dollarmath"]
+myst_heading_anchors = 3
+nb_custom_formats = {".py": ["jupytext.reads", {"fmt": "py:percent"}]}
+nb_execution_mode = "force"
+nb_execution_timeout = 300
+nb_execution_raise_on_error = True
+nb_merge_streams = True
+
+autodoc_member_order = "bysource"
+autodoc_typehints = "none"
+napoleon_google_docstring = True
+napoleon_numpy_docstring = False
+
+
+def copy_tutorials() -> None:
+    """Bring the tutorials beside the pages: Sphinx reads nothing outside its own folder."""
+    target = DOCS / "tutorials"
+    target.mkdir(exist_ok=True)
+    for script in sorted((DOCS.parent / "tutorials").glob("*.py")):
+        shutil.copy(script, target / script.name)
+
+
+copy_tutorials()
+generate.write_pages(DOCS / "generated")

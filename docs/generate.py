@@ -1,0 +1,33 @@
+"""Pages that are written from the records: the reference of formats and that of operations."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import autoq as aq
+from autoq.cli.formats import HEADER, format_rows
+from autoq.tape.op import REGISTRY
+
+
+def write_pages(folder: Path) -> None:
+    """Write every generated page into ``folder``."""
+    folder.mkdir(exist_ok=True)
+    (folder / "formats_table.md").write_text(formats_page())
+    (folder / "ops.md").write_text(ops_page())
+
+
+def formats_page() -> str:
+    """The table of named schemes, as Markdown to include."""
+    lines = [HEADER, ["---"] * len(HEADER), *format_rows()]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines) + "\n"
+
+
+def ops_page() -> str:
+    """One entry an operation that is public under its name, in the registry's order."""
+    head = (
+        "# Operations\n\n"
+        "Every operation takes tensors, arrays and numbers, follows the [dtype rule](../concepts/dtypes.md), and takes\n"
+        "`out_dtype=` to override it for one call.\n\n"
+    )
+    names = [name for name in REGISTRY if hasattr(aq, name)]
+    return head + "".join(f"```{{eval-rst}}\n.. autofunction:: autoq.{name}\n```\n\n" for name in names)
