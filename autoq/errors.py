@@ -73,3 +73,7 @@ class StateError(AutoqError, ValueError):
 
 class FileFormatError(AutoqError, ValueError):
     """A file that is truncated, corrupt or not of the expected format."""
+
+
+class MissingPackageError(AutoqError, ImportError):
+    """A package that only one of autoq's extras installs."""

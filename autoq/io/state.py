@@ -1,0 +1,150 @@
+"""Saving and loading state dicts, packed tensors as they are."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from autoq.errors import ArgumentError, AutoqError, DTypeError, FileFormatError
+from autoq.io.atomic import write_atomically
+from autoq.io.container import DTYPES, pack_container, unpack_container
+from autoq.io.packed import assemble, disassemble
+from autoq.storage.qtensor import QTensor
+
+if TYPE_CHECKING:
+    from autoq.nn.module import Module
+
+Path_ = str | os.PathLike[str]
+
+
+def save(path: Path_, state: Mapping[str, Any], metadata: Mapping[str, Any] | None = None) -> None:
+    """Write a state dict into one safetensors file, as a whole or not at all.
+
+    Packed tensors are stored as words, scales and tensor scale, their scheme in the metadata; none is decoded.
+
+    Args:
+        path: The file; an old one is replaced.
+        state: Arrays, QTensors or tensors by name, as the ``state_dict()`` of a module or optimizer.
+        metadata: Anything JSON can hold, by name; read it back with :func:`load_metadata`.
+
+    Raises:
+        DTypeError: For a value that is no array, or of a dtype that the format has not.
+        ArgumentError: For metadata that are not JSON, or names that collide.
+        MissingPackageError: Without safetensors.
+        OSError: If the file can't be written.
+
+    Example:
+        >>> import autoq as aq, tempfile
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     aq.io.save(f"{folder}/state.safetensors", {"w": aq.ones((4, 32)).quantize(aq.nvfp4)})
+        ...     aq.io.load(f"{folder}/state.safetensors")["w"].scheme.name
+        'nvfp4'
+    """
+    arrays: dict[str, np.ndarray] = {}
+    records: dict[str, Any] = {}
+    for name, value in state.items():
+        if not isinstance(name, str):
+            raise ArgumentError(
+                f"save: the name {name!r} is no string.", "names that are strings", "Rename the entry."
+            )
+        parts, record = _entries(name, value)
+        _check_free(parts, arrays)
+        arrays |= parts
+        if record is not None:
+            records[name] = record
+    write_atomically(path, pack_container(arrays, records, _json(metadata)))
+
+
+def load(path: Path_) -> dict[str, Any]:
+    """The state dict of a file: NumPy arrays, and QTensors with the very bits that were saved.
+
+    Raises:
+        FileFormatError: For a truncated, corrupt or foreign file.
+        MissingPackageError: Without safetensors.
+        OSError: If the file can't be read.
+    """
+    arrays, records, _ = unpack_container(Path(path).read_bytes(), path)
+    state: dict[str, Any] = {}
+    for name, record in records.items():
+        try:
+            state[name] = assemble(name, record, arrays)
+            parts, _ = _entries(name, state[name])
+        except (AutoqError, KeyError, TypeError, ValueError) as error:
+            raise FileFormatError(
+                f"load: {path}: the packed tensor {name!r} can't be put together ({error}).",
+                "a file whose schemes are registered here",
+                "Register the element or scale format it was saved with, or save the file again.",
+            ) from error
+        for part in parts:
+            arrays.pop(part)
+    return {**arrays, **state}
+
+
+def load_metadata(path: Path_) -> dict[str, Any]:
+    """The metadata that were saved with a state dict.
+
+    Raises:
+        FileFormatError: For a truncated, corrupt or foreign file.
+    """
+    return unpack_container(Path(path).read_bytes(), path)[2]
+
+
+def load_into(model: Module, path: Path_) -> None:
+    """Load a file into a model, which keeps its old values if anything does not fit.
+
+    Raises:
+        FileFormatError: For a truncated, corrupt or foreign file.
+        StateError: If the entries are not those of the model.
+
+    Example:
+        >>> import autoq as aq, tempfile
+        >>> a, b = (aq.nn.Linear(4, 2, rng=aq.Generator(seed)) for seed in (0, 1))
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     aq.io.save(f"{folder}/model.safetensors", a.state_dict())
+        ...     aq.io.load_into(b, f"{folder}/model.safetensors")
+        >>> bool((a.weight.numpy() == b.weight.numpy()).all())
+        True
+    """
+    model.load_state_dict(load(path))
+
+
+def _entries(name: str, value: Any) -> tuple[dict[str, np.ndarray], dict[str, Any] | None]:
+    value = getattr(value, "value", value)
+    if isinstance(value, QTensor):
+        return disassemble(name, value)
+    array = np.asarray(value)
+    if array.dtype not in [np.dtype(dtype) for dtype in DTYPES.values()]:
+        raise DTypeError(
+            f"save: {name!r} is {array.dtype} (a {type(value).__name__}).",
+            "QTensors and arrays of " + ", ".join(np.dtype(dtype).name for dtype in DTYPES.values()),
+            "Convert the entry, or put it into metadata=.",
+        )
+    return {name: np.ascontiguousarray(array).reshape(array.shape)}, None
+
+
+def _check_free(new: Mapping[str, Any], taken: Mapping[str, Any]) -> None:
+    clash = sorted(set(new) & set(taken))
+    if clash:
+        raise ArgumentError(
+            f"save: two entries are stored as {clash[0]!r}.",
+            "names that don't end in /words or /scales",
+            "Rename one.",
+        )
+
+
+def _json(metadata: Mapping[str, Any] | None) -> dict[str, Any]:
+    plain = dict(metadata or {})
+    try:
+        restored = json.loads(json.dumps(plain))
+    except (TypeError, ValueError) as error:
+        raise ArgumentError(
+            f"save: metadata can't be written as JSON ({error}).",
+            "strings, numbers, booleans, None, lists and dicts",
+            "Convert arrays with .tolist().",
+        ) from error
+    return restored

@@ -1,0 +1,78 @@
+"""One call that says which dtypes run through a whole model (S49)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from autoq.errors import ArgumentError
+from autoq.nn.linear import Linear
+from autoq.nn.module import Module
+from autoq.nn.setting import dtype_setting, scheme_setting
+from autoq.schemes.scheme import QuantScheme
+
+
+def policy(
+    model: Module,
+    *,
+    signal: Any = None,
+    stream: Any = None,
+    weights: QuantScheme | None = None,
+    logits: Any = None,
+) -> Module:
+    """Set the dtypes of every norm, activation and linear module below ``model``, and return it.
+
+    Every norm and activation gets ``signal``; every Linear gets ``weights`` as its weight scheme and
+    ``stream`` as its ``out_dtype``, so that residual sums are made in the stream's dtype and quantized where
+    a norm or an activation hands them to the next Linear. The last Linear in the order of assignment makes the logits: its
+    weight follows ``weights``, its output is float32. None means what it means to a module:
+    follow the input (``signal``, ``stream``), float weights (``weights``).
+
+    The input of the model is the caller's: quantize it (``x.quantize(aq.mxfp8)``) for a packed first layer.
+
+    Args:
+        model: Changed in place.
+        signal: Dtype or scheme of norm and activation outputs.
+        stream: Dtype or scheme of the outputs of all Linears but the last.
+        weights: Scheme through which all Linear weights are trained.
+        logits: The Linear whose output stays float32, where it isn't the last one.
+
+    Raises:
+        ArgumentError: If ``logits`` is no Linear of the model.
+
+    Example:
+        >>> import autoq as aq
+        >>> rng = aq.Generator(0)
+        >>> first, last = aq.nn.Linear(64, 32, rng=rng), aq.nn.Linear(32, 10, rng=rng)
+        >>> model = aq.nn.Sequential(first, aq.nn.ReLU(), last)
+        >>> policy(model, signal=aq.mxfp8, stream=aq.bfloat16, weights=aq.nvfp4)
+        Sequential(
+          (0): Linear(64, 32, weight_scheme=nvfp4, out_dtype=bfloat16)
+          (1): ReLU(signal=mxfp8)
+          (2): Linear(32, 10, weight_scheme=nvfp4, out_dtype=float32)
+        )
+    """
+    signal, stream = dtype_setting(signal), dtype_setting(stream)
+    weights = scheme_setting("policy: weights", weights)
+    linears = [module for module in model.modules() if isinstance(module, Linear)]
+    head = _logits_layer(linears, logits)
+    for linear in linears:
+        linear.weight_scheme = weights
+        linear.out_dtype = np.dtype(np.float32) if linear is head else stream
+    for module in model.modules():
+        if hasattr(module, "signal"):
+            module.signal = signal
+    return model
+
+
+def _logits_layer(linears: list[Linear], logits: Any) -> Linear | None:
+    if logits is None:
+        return linears[-1] if linears else None
+    if not any(linear is logits for linear in linears):
+        raise ArgumentError(
+            f"policy: logits={logits!r} is not a part of the model.",
+            "a Linear inside the model",
+            "Pass the layer itself, for example logits=model.head.",
+        )
+    return logits

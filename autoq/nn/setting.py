@@ -1,0 +1,50 @@
+"""Dtype settings of modules: read from a dtype, a scheme or a name, and shown in a module's repr."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from autoq.errors import DTypeError
+from autoq.schemes import QuantScheme
+from autoq.types import as_dtype, dtype_name
+
+
+def dtype_setting(value: Any) -> Any:
+    """None, or the NumPy dtype or scheme that ``value`` is or names.
+
+    Raises:
+        DTypeError: For what is no dtype.
+        SchemeError: For a name that nothing has, with the nearest one.
+
+    Example:
+        >>> dtype_setting("mxfp8").name
+        'mxfp8'
+    """
+    return None if value is None else as_dtype(value)
+
+
+def scheme_setting(name: str, value: Any) -> QuantScheme | None:
+    """None, or the scheme that ``value`` is or names.
+
+    Raises:
+        DTypeError: For a dtype that is no scheme.
+        SchemeError: For a name that nothing has, with the nearest one.
+    """
+    found = dtype_setting(value)
+    if found is None or isinstance(found, QuantScheme):
+        return found
+    raise DTypeError(
+        f"{name}={dtype_name(found)}.", "a QuantScheme, its name, or None", "Pass None for a float weight."
+    )
+
+
+def setting_text(**settings: Any) -> str:
+    """The settings that are not None, as ``signal=mxfp8, out_dtype=float32``.
+
+    Example:
+        >>> setting_text(signal="mxfp8", out_dtype=None)
+        'signal=mxfp8'
+    """
+    return ", ".join(
+        f"{key}={dtype_name(as_dtype(value))}" for key, value in settings.items() if value is not None
+    )

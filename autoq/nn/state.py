@@ -1,0 +1,63 @@
+"""State dicts: a snapshot of stored values, and the check of a whole dict before any of it is used."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from autoq.context import using
+from autoq.errors import StateError
+from autoq.storage.qtensor import QTensor
+from autoq.tape.tensor import Tensor
+from autoq.types import dtype_name
+
+
+def snapshot(value: Any) -> Any:
+    """A copy of a stored value that later in-place updates do not reach; packed values are immutable."""
+    return value if isinstance(value, QTensor) else np.array(value)
+
+
+def put(tensor: Tensor, value: Any) -> None:
+    """Replace the value of ``tensor`` by a copy of a checked value of its shape and dtype."""
+    with using(grad=False):
+        tensor.assign(value)
+
+
+def check_state(owner: str, expected: Mapping[str, Any], state: Mapping[str, Any]) -> dict[str, Any]:
+    """The stored values of ``state``, if each entry of ``expected`` has one of its shape and dtype.
+
+    Raises:
+        StateError: Listing every entry that is missing, unknown, misshapen or of another dtype.
+    """
+    values = {name: _stored(value) for name, value in state.items()}
+    faults = [f"missing {name!r} {spelled(value)}" for name, value in expected.items() if name not in values]
+    faults += [f"unknown {name!r}" for name in values if name not in expected]
+    for name, value in expected.items():
+        if name in values:
+            faults += _faults(name, value, values[name])
+    if faults:
+        raise StateError(
+            f"{owner}.load_state_dict: {'; '.join(faults)}.",
+            "one entry for each parameter and buffer, of its shape and dtype",
+            "Build the model as it was saved, or start from model.state_dict(); the model is unchanged.",
+        )
+    return values
+
+
+def spelled(value: Any) -> str:
+    """Dtype and shape of a stored value, as errors name them: ``float32 (2, 3)``."""
+    return f"{dtype_name(value.dtype)} {tuple(value.shape)}"
+
+
+def _stored(value: Any) -> Any:
+    if isinstance(value, Tensor):
+        return value.value
+    return value if isinstance(value, QTensor) else np.asarray(value)
+
+
+def _faults(name: str, expected: Any, given: Any) -> list[str]:
+    if tuple(expected.shape) != tuple(given.shape) or expected.dtype != given.dtype:
+        return [f"{name!r} is {spelled(given)}, the model's is {spelled(expected)}"]
+    return []

@@ -1,0 +1,114 @@
+"""GradScaler: dynamic loss scaling, which keeps float16 gradients inside float16's range."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from autoq.errors import ArgumentError, StateError
+from autoq.optim.clip import scale_gradient, squared_norm
+from autoq.optim.optimizer import Optimizer
+
+
+class GradScaler:
+    """Multiplies the loss, divides the gradients, and skips steps whose gradients overflowed.
+
+    The scale is halved after an overflow and doubled after ``interval`` steps without one.
+    Source: Micikevicius et al. 2018, "Mixed Precision Training", §3.2.
+
+    Args:
+        scale: First factor of the loss; powers of two round nothing.
+        growth: Factor of the scale after ``interval`` good steps.
+        backoff: Factor of the scale after a bad step.
+        interval: Good steps in a row before the scale grows.
+
+    Raises:
+        ArgumentError: Unless scale > 0, growth > 1, 0 < backoff < 1 and interval >= 1.
+
+    Example:
+        >>> import autoq as aq
+        >>> p = aq.Parameter([1.0])
+        >>> optimizer, scaler = aq.optim.SGD([p], lr=0.5), GradScaler(scale=1024.0)
+        >>> scaler.scale((p * p).sum()).backward()
+        >>> p.grad.item()
+        2048.0
+        >>> scaler.step(optimizer), p.item()
+        (True, 0.0)
+        >>> scaler.update()
+    """
+
+    def __init__(
+        self, scale: float = 2.0**16, growth: float = 2.0, backoff: float = 0.5, interval: int = 2000
+    ) -> None:
+        if not (0 < scale < math.inf and growth > 1 and 0 < backoff < 1 and interval >= 1):
+            raise ArgumentError(
+                f"GradScaler: scale={scale}, growth={growth}, backoff={backoff}, interval={interval}.",
+                "scale > 0, growth > 1, 0 < backoff < 1, interval >= 1",
+                "Correct the value out of range.",
+            )
+        self.factor, self.growth, self.backoff, self.interval = float(scale), growth, backoff, interval
+        self.good_steps = 0
+        self._unscaled: dict[int, bool] = {}
+
+    def scale(self, loss: Any) -> Any:
+        """The loss times the current factor; call ``backward`` on the result."""
+        return loss * self.factor
+
+    def unscale_(self, optimizer: Optimizer) -> bool:
+        """Divide the optimizer's gradients by the factor, once a step; for clipping before ``step``.
+
+        Returns:
+            Whether all gradients are finite.
+        """
+        found = self._unscaled.get(id(optimizer))
+        if found is None:
+            found = self._unscaled[id(optimizer)] = self._unscale(optimizer)
+        return found
+
+    def step(self, optimizer: Optimizer) -> bool:
+        """Unscale where that was not done, and step unless a gradient is not finite.
+
+        Returns:
+            Whether the step was taken.
+        """
+        finite = self.unscale_(optimizer)
+        if finite:
+            optimizer.step()
+        return finite
+
+    def update(self) -> None:
+        """Adjust the factor to what the last steps saw; call it once an iteration, after ``step``."""
+        if not all(self._unscaled.values()):
+            self.factor, self.good_steps = self.factor * self.backoff, 0
+        elif self._unscaled:
+            self.good_steps += 1
+            if self.good_steps == self.interval:
+                self.factor, self.good_steps = self.factor * self.growth, 0
+        self._unscaled = {}
+
+    def state_dict(self) -> dict[str, float]:
+        """The factor and the good steps since it changed."""
+        return {"factor": self.factor, "good_steps": self.good_steps}
+
+    def load_state_dict(self, state: dict[str, float]) -> None:
+        """Go on with a saved factor.
+
+        Raises:
+            StateError: If the entries are not those of :meth:`state_dict`.
+        """
+        if set(state) != {"factor", "good_steps"}:
+            raise StateError(
+                f"GradScaler.load_state_dict: {sorted(state)}.",
+                "'factor' and 'good_steps'",
+                "Pass a state_dict().",
+            )
+        self.factor, self.good_steps = float(state["factor"]), int(state["good_steps"])
+
+    def _unscale(self, optimizer: Optimizer) -> bool:
+        finite = True
+        for group in optimizer.groups:
+            for parameter in group["params"]:
+                if parameter.grad is not None:
+                    scale_gradient(parameter, 1.0 / self.factor)
+                    finite = finite and math.isfinite(squared_norm(parameter.grad.value))
+        return finite
