@@ -1,0 +1,1 @@
+"""Tools for testing code that uses autoq: the oracle of every byte it writes."""
