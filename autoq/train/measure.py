@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 import autoq as aq
 from autoq.storage.qtensor import QTensor
-from autoq.train.digits import Recipe, as_signal, scheme_or_float
+from autoq.train.digits import WIDTHS, Recipe, as_signal, scheme_or_float
 from autoq.viz.error import TensorError, tensor_error
 
 
@@ -17,7 +17,7 @@ class TapeCost(NamedTuple):
 
     Attributes:
         saved_bytes: All of it, each buffer counted once.
-        activation_bits: Bits an activation value takes on the tape, scales included.
+        activation_bits: Bits a value of the signal takes on the tape, scales included; logits left out.
     """
 
     saved_bytes: int
@@ -26,10 +26,15 @@ class TapeCost(NamedTuple):
 
 def tape_cost(model: aq.nn.Module, recipe: Recipe, images: np.ndarray, labels: np.ndarray) -> TapeCost:
     """Record one step on a batch and count what its tape holds."""
-    loss = aq.nn.cross_entropy(model(as_signal(images, recipe)), labels)
-    tape = aq.Tape.of(loss)
-    weights = {id(parameter) for parameter in model.parameters()}
-    return TapeCost(tape.saved_bytes, 0.0 if not weights else 0.0)
+    tape = aq.Tape.of(aq.nn.cross_entropy(model(as_signal(images, recipe)), labels))
+    signal = [value for value in tape.buffers() if _is_signal(value, len(images))]
+    bits = 8 * sum(value.nbytes for value in signal) / sum(value.size for value in signal)
+    return TapeCost(tape.saved_bytes, bits)
+
+
+def _is_signal(value: Any, rows: int) -> bool:
+    """Whether a kept buffer is an activation between layers: one row an image, and not the ten logits."""
+    return len(value.shape) == 2 and value.shape[0] == rows and value.shape[1] in WIDTHS[:-1]
 
 
 def network_errors(model: aq.nn.Sequential, recipe: Recipe, images: np.ndarray) -> list[TensorError]:
