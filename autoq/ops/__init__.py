@@ -1,0 +1,18 @@
+"""The operations: importing this package registers every record."""
+
+from __future__ import annotations
+
+from autoq.ops import activation as activation
+from autoq.ops import compare as compare
+from autoq.ops import elementwise as elementwise
+from autoq.ops import hadamard as hadamard
+from autoq.ops import index as index
+from autoq.ops import layout as layout
+from autoq.ops import loss as loss
+from autoq.ops import matmul as matmul
+from autoq.ops import normalization as normalization
+from autoq.ops import quant as quant
+from autoq.ops import random as random
+from autoq.ops import reduce as reduce
+from autoq.ops import softmax as softmax
+from autoq.ops.public import public as public

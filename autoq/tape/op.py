@@ -73,6 +73,7 @@ class Op:
     sample: Callable[..., Any] | None = None
     doc: str = ""
     statics: tuple[str, ...] = field(default=(), init=False)
+    defaults: Mapping[str, Any] = field(default_factory=dict, init=False)
     rules: tuple[Rule | None, ...] = field(default=(), init=False)
 
     def __post_init__(self) -> None:
@@ -81,6 +82,7 @@ class Op:
         operands, statics = _signature(self)
         object.__setattr__(self, "operands", operands)
         object.__setattr__(self, "statics", statics)
+        object.__setattr__(self, "defaults", _defaults(self))
         object.__setattr__(self, "rules", _rules(self))
 
     @property
@@ -119,6 +121,14 @@ def _signature(op: Op) -> tuple[tuple[str, ...], tuple[str, ...]]:
     parameters = inspect.signature(op.forward).parameters.values()
     positional = tuple(p.name for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD))
     return positional, tuple(p.name for p in parameters if p.kind is p.KEYWORD_ONLY)
+
+
+def _defaults(op: Op) -> dict[str, Any]:
+    """The static arguments that may be left out, with their values."""
+    if not op.statics:
+        return {}
+    parameters = inspect.signature(op.forward).parameters
+    return {n: parameters[n].default for n in op.statics if parameters[n].default is not inspect.Parameter.empty}
 
 
 def _rules(op: Op) -> tuple[Rule | None, ...]:

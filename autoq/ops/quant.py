@@ -1,0 +1,59 @@
+"""Casts: quantize and dequantize pass the gradient straight through (S3, S20, S23)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from autoq.ops.saturation import saturated
+from autoq.storage import QTensor
+from autoq.tape.op import Op, register
+
+if TYPE_CHECKING:
+    from autoq.random import Draw
+    from autoq.schemes import QuantScheme
+
+
+def _quantize(x: Any, *, scheme: QuantScheme, scales: Any = None, ste: str = "identity", draw: Draw | None = None) -> QTensor:
+    values = x.dequantize() if isinstance(x, QTensor) else x
+    return QTensor.quantize(values, scheme, scales=scales, draw=draw)
+
+
+def _kept(values: tuple[Any, ...], static: dict[str, Any]) -> dict[str, Any]:
+    """For the clip estimator: one bit a value, set where the value is not saturated."""
+    if static.get("ste") != "clip":
+        return {"kept": None}
+    x = values[0].dequantize() if isinstance(values[0], QTensor) else values[0]
+    packed = _quantize(x, scheme=static["scheme"], scales=static.get("scales"), draw=static.get("draw"))
+    return {"kept": np.packbits(~saturated(x, packed, static.get("scales")))}
+
+
+def _straight_through(F: Any, g: Any, kept: np.ndarray | None, x_shape: tuple[int, ...]) -> Any:
+    if kept is None:
+        return g
+    size = int(np.prod(x_shape, dtype=np.int64))
+    return g * np.unpackbits(kept, count=size).reshape(x_shape).astype(np.float32)
+
+
+def _dequantize(x: Any, *, dtype: Any = np.float32) -> np.ndarray:
+    return x.dequantize(dtype) if isinstance(x, QTensor) else x.astype(dtype)
+
+
+def _astype(x: Any, *, dtype: Any) -> np.ndarray:
+    return x.astype(dtype)  # type: ignore[no-any-return]
+
+
+def _identity(x: Any) -> Any:
+    return x
+
+
+def _encoded_gradient(F: Any, g: Any, scheme: QuantScheme, draw: Draw | None) -> Any:
+    return F.dequantize(F.quantize(g, scheme=scheme, draw=draw), dtype=np.dtype(np.float32))
+
+
+register(Op("quantize", _quantize, {"x": _straight_through}, kind="cast", residual=_kept))
+register(Op("dequantize", _dequantize, {"x": lambda F, g: g}, kind="cast"))
+register(Op("astype", _astype, {"x": lambda F, g: g}, kind="cast"))
+register(Op("identity", _identity, {"x": lambda F, g: g}, kind="cast"))
+register(Op("quantize_grad", lambda x, *, scheme, draw: x, {"x": _encoded_gradient}, kind="cast"))

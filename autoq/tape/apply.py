@@ -1,0 +1,347 @@
+"""Running an operation: resolve its type, decode, compute, encode once, record (S5-S16)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from autoq.context import Context, current
+from autoq.errors import DTypeError, GradientError, ShapeError
+from autoq.schemes import QuantScheme
+from autoq.storage import QTensor, map_tiles
+from autoq.tape.node import Node, compute_dtype
+from autoq.tape.op import REGISTRY, Op
+from autoq.types import INHIBIT, PROPAGATE, TensorType, as_dtype, bool_, float32, float64, resolve
+
+if TYPE_CHECKING:
+    from autoq.tape.tensor import Tensor
+
+TILED_FROM = 1 << 16  # below one tile, decoding whole operands costs less than tiling them
+
+_plans: dict[Any, tuple[TensorType, np.dtype[Any]]] = {}
+
+
+def apply(op: Op | str, *operands: Any, out_dtype: Any = None, **static: Any) -> Tensor:
+    """Run an op on tensors, arrays and numbers.
+
+    Args:
+        op: The record, or its name in the registry.
+        operands: Tensors, NumPy arrays (copied, as by ``aq.tensor``), numbers; None for an optional operand.
+        out_dtype: Overrides the resolved dtype for this call (S14).
+        static: The op's static arguments.
+
+    Raises:
+        DTypeError: An operand that is no number, array or tensor.
+        ShapeError: Operands that don't broadcast, axes out of range.
+        ResolutionError: Disagreeing dtypes under strict resolution.
+
+    Example:
+        >>> import autoq as aq
+        >>> apply("add", aq.tensor([1.0, 2.0]), 1)
+        tensor([2. 3.], float32)
+    """
+    record = REGISTRY[op] if isinstance(op, str) else op
+    if out_dtype is not None:
+        out_dtype = as_dtype(out_dtype)
+    if static or record.defaults:
+        static = {**record.defaults, **{name: plain(value) for name, value in static.items()}}
+    return _RUN[record.kind](record, tuple([as_operand(x) for x in operands]), static, out_dtype)
+
+
+def binary(name: str, a: Any, b: Any) -> Tensor:
+    """``apply`` for the arithmetic operators, short where both operands are float32 or both float64."""
+    if a.__class__ is _AutodiffTensor:
+        found = a._type
+        if found.native:
+            if b.__class__ is _AutodiffTensor:
+                if b._type is found:
+                    return _native(REGISTRY[name], a, b, a._value, b._value, found)
+            elif b.__class__ is float or b.__class__ is int:
+                return _native(REGISTRY[name], a, b, a._value, b, found)
+    return apply(name, a, b)
+
+
+def _native(op: Op, a: Any, b: Any, x: Any, y: Any, out_type: TensorType) -> Tensor:
+    """An element-wise op on operands of one native type: nothing to resolve, decode or encode."""
+    try:
+        value = op.forward(x, y)
+    except ValueError:
+        _check_broadcast(op, [x, y])
+        raise
+    if value.__class__ is not np.ndarray:
+        value = np.asarray(value)
+    node = None
+    if (a._node is not None or (b.__class__ is _AutodiffTensor and b._node is not None)) and current().grad:
+        node = Node(op, (a, b), _NO_STATICS, out_type.dtype, out_type, value.shape)
+    return _AutodiffTensor(value, out_type, node)
+
+
+_NO_STATICS: dict[str, Any] = {}
+
+
+def as_operand(x: Any) -> Any:
+    """A tensor, a Python number or None; arrays and lists become tensors."""
+    if isinstance(x, _Tensor):
+        return x
+    if x is None or type(x) in (float, int, bool):
+        return x
+    if isinstance(x, np.generic):
+        return x.item() if not isinstance(x, np.complexfloating) else _no_complex(x)
+    return _make_tensor(x)
+
+
+def plain(value: Any) -> Any:
+    """A static argument with tensors in it, as indices or labels, turned into arrays."""
+    if isinstance(value, _Tensor):
+        return value.numpy()
+    if type(value) in (tuple, list):
+        return type(value)([plain(v) for v in value])
+    return value
+
+
+def _no_complex(x: Any) -> Any:
+    raise DTypeError(f"a complex number {x!r}.", "real numbers", "Pass real and imaginary parts as two tensors.")
+
+
+def _plan(op: Op, operands: tuple[Any, ...], out_dtype: Any, policy: str) -> tuple[TensorType, np.dtype[Any]]:
+    """Output type and compute dtype of a float op, from a cache by its inputs' types."""
+    key = (
+        op,
+        out_dtype,
+        policy,
+        *[(x._type, x._value.ndim == 0) if isinstance(x, _Tensor) else type(x) for x in operands],
+    )
+    found = _plans.get(key)
+    if found is None:
+        found = _plans[key] = _make_plan(op, operands, out_dtype, policy)
+    return found
+
+
+def _make_plan(op: Op, operands: tuple[Any, ...], out_dtype: Any, policy: str) -> tuple[TensorType, np.dtype[Any]]:
+    tensors = [x for x in operands if isinstance(x, _Tensor)]
+    types = [x._type for x in tensors if x._type.is_float]
+    if not types:
+        return _integer_plan(op, operands, out_dtype)
+    compute = compute_dtype([t.dtype for t in types])
+    voting = [x._type for x in tensors if x._type.is_float and x._value.ndim]
+    if not any(t.propagates for t in voting):
+        voting += [x._type for x in tensors if x._type.is_float and not x._value.ndim]
+        voting = [t for t in voting if t.propagates] or voting
+    if op.kind == "loss":
+        flag = PROPAGATE if any(t.propagates for t in types) else INHIBIT
+        return TensorType(out_dtype or compute, flag), compute
+    found = resolve(op.name, voting, policy) if out_dtype is None else TensorType(out_dtype, resolve(op.name, voting, "widen").propagation)
+    if out_dtype is None and found.is_quantized and not found.propagates:
+        found = TensorType(float32, INHIBIT)  # S10
+    return found, compute
+
+
+def _integer_plan(op: Op, operands: tuple[Any, ...], out_dtype: Any) -> tuple[TensorType, np.dtype[Any]]:
+    """No float among the operands: what NumPy returns for an integer op, else float32 (S5)."""
+    if out_dtype is not None:
+        return TensorType(out_dtype), float32
+    if op.integers and not any(type(x) is float for x in operands):
+        dtypes = [x._type.dtype for x in operands if isinstance(x, _Tensor)]
+        result = np.result_type(*dtypes) if dtypes else bool_
+        return TensorType(result), result
+    return TensorType(float32), float32
+
+
+def decoded(x: Any, dtype: np.dtype[Any]) -> Any:
+    """An operand's values as a NumPy array of that dtype; numbers and None stay."""
+    if not isinstance(x, _Tensor):
+        return x
+    value = x._value
+    if type(value) is QTensor:
+        return value.dequantize(dtype)
+    if value.dtype is dtype or value.dtype == bool_ or (value.dtype == dtype):
+        return value
+    return value.astype(dtype)
+
+
+def encoded(value: np.ndarray, out_type: TensorType, reduced_last: bool = False) -> tuple[Any, TensorType]:
+    """The computed array in its resolved type, with S13's exceptions applied."""
+    dtype = out_type.dtype
+    if isinstance(dtype, QuantScheme):
+        if value.ndim == 0:
+            return value.astype(float32, copy=False), TensorType(float32, out_type.propagation)
+        if reduced_last:
+            return value.astype(float32, copy=False), TensorType(float32, INHIBIT)
+        packed = QTensor.quantize(value, dtype.innermost(value.ndim))
+        return packed, TensorType(packed.scheme, out_type.propagation)
+    if value.dtype is not dtype:
+        value = value.astype(dtype, copy=False)
+    return value, out_type
+
+
+def _run_float(op: Op, operands: tuple[Any, ...], static: dict[str, Any], out_dtype: Any) -> Tensor:
+    context = current()
+    out_type, compute = _plan(op, operands, out_dtype, context.resolution)
+    if op.elementwise and _worth_tiling(operands, out_type):
+        value, out_type = _tiled(op, operands, static, out_type, compute)
+    else:
+        work = float64 if context.exact and op.accumulates else compute
+        value = _forward(op, [decoded(x, work) for x in operands], static)
+        reduced = op.reduction and out_type.is_quantized and out_dtype is None and _reduced_last(operands[0], static)
+        value, out_type = encoded(value, out_type, reduced)
+    return _output(op, operands, static, value, out_type, compute, context)
+
+
+def _forward(op: Op, arrays: list[Any], static: dict[str, Any]) -> np.ndarray:
+    """The forward function's result as an array; shapes that don't broadcast get a three-part error."""
+    try:
+        value = op.forward(tuple(arrays), **static) if op.variadic else op.forward(*arrays, **static)
+    except ValueError as error:
+        if op.elementwise and not isinstance(error, ShapeError):
+            _check_broadcast(op, arrays)
+        raise
+    return value if type(value) is np.ndarray else np.asarray(value)
+
+
+def _check_broadcast(op: Op, arrays: list[Any]) -> tuple[int, ...]:
+    """The broadcast shape of the operands, or a ShapeError that names them."""
+    shapes = [getattr(x, "shape", ()) for x in arrays if x is not None]
+    try:
+        return np.broadcast_shapes(*shapes)
+    except ValueError:
+        raise ShapeError(
+            f"{op.name}: shapes {' and '.join(map(str, shapes))} don't broadcast.",
+            "shapes whose axes, aligned at the last, are equal or 1",
+            "Reshape an operand, or insert axes of length 1 with expand_dims.",
+        ) from None
+
+
+def _worth_tiling(operands: tuple[Any, ...], out_type: TensorType) -> bool:
+    """Whether packed values are at play and there are more than a tile of them."""
+    tensors = [x for x in operands if isinstance(x, _Tensor)]
+    if not (out_type.is_quantized or any(type(x._value) is QTensor for x in tensors)):
+        return False
+    return max((x._value.size for x in tensors), default=0) > TILED_FROM
+
+
+def _tiled(op: Op, operands: tuple[Any, ...], static: dict[str, Any], out_type: TensorType, compute: Any) -> Any:
+    values = [x._value if isinstance(x, _Tensor) else x for x in operands]
+    shape = _check_broadcast(op, values)
+    out = out_type.dtype
+    if isinstance(out, QuantScheme):
+        out = out.innermost(len(shape))
+        out_type = TensorType(out, out_type.propagation)
+    function = op.forward if not static else lambda *tiles: op.forward(*tiles, **static)
+    return map_tiles(function, values, out, compute=compute, out_shape=shape), out_type
+
+
+def _reduced_last(x: Any, static: dict[str, Any]) -> bool:
+    """Whether a reduction with keepdims runs over the last axis (S13)."""
+    if not static.get("keepdims"):
+        return False
+    axis, last = static.get("axis"), x._value.ndim - 1
+    axes = range(last + 1) if axis is None else (axis if isinstance(axis, tuple) else (axis,))
+    return any(a in (last, -1) for a in axes)
+
+
+def _run_index(op: Op, operands: tuple[Any, ...], static: dict[str, Any], out_dtype: Any) -> Tensor:
+    dtypes = [x._type.dtype for x in operands if isinstance(x, _Tensor)]
+    floats = [d for d in dtypes if isinstance(d, QuantScheme) or d.kind not in "biu"]
+    arrays = [decoded(x, compute_dtype(floats)) if _is_float(x) else getattr(x, "_value", x) for x in operands]
+    value = _forward(op, arrays, static)
+    if out_dtype is not None:
+        value = value.astype(out_dtype, copy=False)
+    return _AutodiffTensor(value, TensorType(value.dtype))
+
+
+def _is_float(x: Any) -> bool:
+    return isinstance(x, _Tensor) and x._type.is_float
+
+
+def _run_layout(op: Op, operands: tuple[Any, ...], static: dict[str, Any], out_dtype: Any) -> Tensor:
+    first = operands[0]
+    if not isinstance(first, _Tensor):
+        first = _make_tensor(first)
+        operands = (first, *operands[1:])
+    if op.variadic and any(x._type is not first._type or _two_storages(x, first) for x in operands[1:]):
+        return _run_float(op, operands, static, out_dtype)
+    value, note = first._value, ""
+    values = tuple([x._value for x in operands]) if op.variadic else (value,)
+    if type(value) is QTensor:
+        if op.packed is None:
+            return _run_float(op, operands, static, out_dtype)
+        value, note = op.packed(values, **static) if op.variadic else op.packed(value, **static)
+        out_type = TensorType(value.scheme, first._type.propagation)
+    else:
+        value = np.asarray(op.forward(values, **static) if op.variadic else op.forward(value, **static))
+        out_type = first._type
+    if not out_type.propagates and _looks_up(static):
+        out_type = out_type.with_flag(PROPAGATE)  # S10
+    out = _output(op, operands, static, value, out_type, compute_dtype((out_type.dtype,)), current(), note)
+    if not op.variadic:
+        out._version = first._version  # a view is changed together with its source (S29)
+    return out if out_dtype is None else out.astype(out_dtype)
+
+
+def _looks_up(static: dict[str, Any]) -> bool:
+    """Whether a layout op picks by data, an array of positions, and not by Python numbers."""
+    index = static.get("indices", static.get("index"))
+    return any(isinstance(i, np.ndarray | list) for i in (index if isinstance(index, tuple) else (index,)))
+
+
+def _two_storages(x: Any, y: Any) -> bool:
+    return isinstance(x._value, QTensor) != isinstance(y._value, QTensor)
+
+
+def _run_cast(op: Op, operands: tuple[Any, ...], static: dict[str, Any], out_dtype: Any) -> Tensor:
+    x = operands[0] if isinstance(operands[0], _Tensor) else _make_tensor(operands[0])
+    value = op.forward(x._value, **static)
+    dtype = value.scheme if isinstance(value, QTensor) else value.dtype
+    out_type = TensorType(dtype, x._type.propagation)
+    out = _output(op, (x,), static, value, out_type, compute_dtype((x._type.dtype,)), current())
+    if value is x._value:
+        out._version = x._version
+    return out
+
+
+def _output(
+    op: Op,
+    operands: tuple[Any, ...],
+    static: dict[str, Any],
+    value: Any,
+    out_type: TensorType,
+    compute: np.dtype[Any],
+    context: Context,
+    note: str = "",
+) -> Tensor:
+    """The result as a tensor, recorded if an operand is tracked and the op has a gradient."""
+    node = None
+    if context.grad and out_type.is_float:
+        for x in operands:
+            if isinstance(x, _Tensor) and x._node is not None:
+                node = _recorded(op, operands, static, compute, out_type, value, note)
+                break
+    return (_AutodiffQTensor if type(value) is QTensor else _AutodiffTensor)(value, out_type, node)
+
+
+def _recorded(op: Op, operands: Any, static: dict[str, Any], compute: Any, out_type: Any, value: Any, note: str) -> Node:
+    if not op.differentiable:
+        raise GradientError(
+            f"{op.name} of a tracked tensor: {op.vjp}",
+            "untracked operands",
+            "Call .detach() on the operand, or run it under aq.no_grad().",
+        )
+    if op.residual is not None:
+        static = {**static, **op.residual(tuple(getattr(x, "_value", x) for x in operands), static)}
+    return Node(op, operands, static, compute, out_type, value.shape, note)
+
+
+_RUN = {"float": _run_float, "loss": _run_float, "index": _run_index, "layout": _run_layout, "cast": _run_cast}
+
+# Filled in by tape.tensor, which defines the classes and imports this module.
+_Tensor: Any = ()
+_AutodiffTensor: Any = None
+_AutodiffQTensor: Any = None
+_make_tensor: Any = None
+
+
+def bind(base: Any, dense: Any, packed: Any, make: Any) -> None:
+    """Tell this module the tensor classes; called once, by ``tape.tensor``."""
+    global _Tensor, _AutodiffTensor, _AutodiffQTensor, _make_tensor
+    _Tensor, _AutodiffTensor, _AutodiffQTensor, _make_tensor = base, dense, packed, make

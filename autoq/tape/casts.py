@@ -1,0 +1,106 @@
+"""Casting to a scheme, with its options checked: what ``aq.quantize`` and ``Tensor.quantize`` do."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from autoq.errors import ArgumentError, DTypeError
+from autoq.schemes import QuantScheme
+from autoq.tape.apply import apply, as_operand
+from autoq.types import as_dtype
+
+if TYPE_CHECKING:
+    from autoq.random import Draw, Generator
+    from autoq.tape.tensor import AutodiffQTensor, Tensor
+
+ESTIMATORS = ("identity", "clip")
+
+
+def quantize(
+    x: Any,
+    scheme: QuantScheme | str,
+    *,
+    scales: Any = None,
+    ste: str = "identity",
+    rounding: str | None = None,
+    rng: Generator | None = None,
+) -> AutodiffQTensor:
+    """Encode a tensor with a scheme; the gradient passes straight through the rounding (S20).
+
+    Args:
+        x: Floats of any shape that the scheme's blocks fit (S33).
+        scheme: A QuantScheme or its name.
+        scales: Given scales instead of calibrated ones: an array of the block grid's shape; for two-level schemes
+            ``(block_scales, tensor_amax)``.
+        ste: ``"identity"``, or ``"clip"``: no gradient through saturated values.
+        rounding: Overrides the scheme's: ``"nearest"``, ``"stochastic"`` or ``"stochastic8"``.
+        rng: The generator that stochastic rounding draws from (S41).
+
+    Raises:
+        SchemeError: An unknown scheme, or one whose block has more axes than ``x``.
+        DTypeError: Integer or bool ``x``.
+        ArgumentError: An unknown estimator; stochastic rounding without ``rng``.
+        NonFiniteError: NaN or infinity, under ``nonfinite="raise"``.
+
+    Example:
+        >>> import autoq as aq
+        >>> q = quantize(aq.tensor([[0.1] * 32]), aq.mxfp4)
+        >>> q.dtype.name, q.nbytes
+        ('mxfp4', 17)
+    """
+    target = as_scheme(scheme)
+    if rounding is not None:
+        target = target.replace(rounding=rounding)
+    if ste not in ESTIMATORS:
+        raise ArgumentError(f"ste={ste!r}.", " or ".join(map(repr, ESTIMATORS)), "Pass one of these.")
+    operand = as_operand(x)
+    if not getattr(operand, "shape", ()) and not hasattr(operand, "_type"):
+        operand = as_operand(np.asarray(operand, np.float32))
+    if not operand.tensor_type.is_float:
+        raise DTypeError(
+            f"quantize of a {operand.dtype.name} tensor.", "float tensors", "Cast it with .astype(aq.float32) first."
+        )
+    draw = draw_for(target, rng, "quantize")
+    return apply("quantize", operand, scheme=target, scales=scales, ste=ste, draw=draw)  # type: ignore[return-value]
+
+
+def as_scheme(scheme: Any) -> QuantScheme:
+    """A QuantScheme from one, or from its name."""
+    found = as_dtype(scheme)
+    if not isinstance(found, QuantScheme):
+        raise DTypeError(f"{found.name} as a scheme.", "a QuantScheme or its name", "Use astype for float dtypes.")
+    return found
+
+
+def draw_for(scheme: QuantScheme, rng: Generator | None, path: str) -> Draw | None:
+    """The draw of a stochastic cast; None for rounding to nearest (S41)."""
+    if scheme.rounding == "nearest":
+        return None
+    if rng is None:
+        raise ArgumentError(
+            f"{path} with rounding={scheme.rounding!r} without a generator.",
+            "rng=aq.Generator(seed)",
+            "Pass rng=, so that the draws can be repeated.",
+        )
+    return rng.draw(path)
+
+
+def quantize_grad(x: Tensor, scheme: QuantScheme | str, *, rng: Generator | None = None) -> Tensor:
+    """Identity forward; backward encodes the gradient with a scheme and decodes it again (S23).
+
+    Args:
+        x: Floats of any shape that the scheme's blocks fit.
+        scheme: A QuantScheme or its name; with stochastic rounding ``rng`` is needed.
+        rng: The generator that stochastic rounding draws from.
+
+    Example:
+        >>> import autoq as aq
+        >>> x = aq.tensor([[0.3, 1.0]], requires_grad=True)
+        >>> (quantize_grad(x, aq.int4) * aq.tensor([[1.0, 7.3]])).sum().backward()
+        >>> x.grad
+        tensor([[1.042857 7.2999997]], float32)
+    """
+    target = as_scheme(scheme)
+    return apply("quantize_grad", x, scheme=target, draw=draw_for(target, rng, "quantize_grad"))

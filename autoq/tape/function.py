@@ -1,0 +1,72 @@
+"""Public functions made from op records: ``aq.sum(x, axis=0, out_dtype=...)``."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from autoq.errors import ArgumentError
+from autoq.tape.apply import apply
+from autoq.tape.op import Op
+
+if TYPE_CHECKING:
+    from autoq.tape.tensor import Tensor
+
+
+def function(op: Op) -> Callable[..., Tensor]:
+    """The public function of a record: operands first, then its static arguments, then ``out_dtype``.
+
+    Example:
+        >>> import autoq as aq
+        >>> from autoq.tape.op import REGISTRY
+        >>> function(REGISTRY["sum"])(aq.tensor([[1.0, 2.0]]), 1)
+        tensor([3.], float32)
+    """
+    defaults = _defaults(op)
+    names = (*op.operands, *op.statics)
+    count = 1 if op.variadic else len(op.operands)
+
+    def call(*arguments: Any, out_dtype: Any = None, **named: Any) -> Tensor:
+        bound = dict(zip(names, arguments, strict=False))
+        if len(arguments) > len(names) or not named.keys() <= set(names) - set(bound):
+            raise _misuse(op, arguments, named, names)
+        bound = {**defaults, **bound, **named}
+        missing = [n for n in names if n not in bound]
+        if missing:
+            raise _misuse(op, arguments, named, names)
+        operands = tuple(bound[names[0]]) if op.variadic else [bound[n] for n in names[:count]]
+        return apply(op, *operands, out_dtype=out_dtype, **{n: bound[n] for n in op.statics})
+
+    call.__name__ = call.__qualname__ = op.name
+    call.__doc__ = op.doc or op.forward.__doc__
+    call.__module__ = "autoq"
+    call.__signature__ = _signature(op, defaults)  # type: ignore[attr-defined]
+    return call
+
+
+def _defaults(op: Op) -> dict[str, Any]:
+    try:
+        parameters = inspect.signature(op.forward).parameters.values()
+    except ValueError:  # NumPy ufuncs
+        return {}
+    return {p.name: p.default for p in parameters if p.default is not p.empty and p.name in (*op.operands, *op.statics)}
+
+
+def _signature(op: Op, defaults: dict[str, Any]) -> inspect.Signature:
+    empty, kind = inspect.Parameter.empty, inspect.Parameter.POSITIONAL_OR_KEYWORD
+    parameters: list[inspect.Parameter] = []
+    for name in (*op.operands, *op.statics):
+        default = defaults.get(name, empty)
+        if default is empty and parameters and parameters[-1].default is not empty:
+            kind = inspect.Parameter.KEYWORD_ONLY  # nothing without a default may follow by position
+        parameters.append(inspect.Parameter(name, kind, default=default))
+    parameters.append(inspect.Parameter("out_dtype", inspect.Parameter.KEYWORD_ONLY, default=None))
+    return inspect.Signature(parameters)
+
+
+def _misuse(op: Op, arguments: tuple[Any, ...], named: dict[str, Any], names: tuple[str, ...]) -> ArgumentError:
+    given = f"{len(arguments)} positional arguments" + (f" and {', '.join(named)}" if named else "")
+    return ArgumentError(
+        f"{op.name}: called with {given}.", f"({', '.join(names)}, out_dtype=None)", f"See help(aq.{op.name})."
+    )

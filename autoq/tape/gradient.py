@@ -1,0 +1,280 @@
+"""Walking the tape backwards: each node's rules, unbroadcasting, accumulation (S20-S28)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from operator import attrgetter
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from autoq.errors import GradientError, ShapeError
+from autoq.tape.apply import apply, decoded
+from autoq.tape.namespace import RAW, RECORDED
+from autoq.tape.node import LEAF, Node
+from autoq.tape.tensor import AutodiffTensor, Tensor
+from autoq.types import INHIBIT, PROPAGATE, TensorType, float32, float64
+
+if TYPE_CHECKING:
+    from autoq.tape.op import Rule
+
+Gradients = dict[Any, Any]  # a node or a leaf tensor -> its cotangent: an array, or a tensor under create_graph
+
+_by_position = attrgetter("position")
+
+
+def backward(
+    tensor: Tensor, gradient: Any = None, *, retain_graph: bool | None = None, create_graph: bool = False
+) -> None:
+    """Add the gradient of ``tensor`` to ``.grad`` of every leaf that asked for one.
+
+    Args:
+        tensor: What to differentiate; a scalar if no gradient is given.
+        gradient: The cotangent, of the tensor's shape.
+        retain_graph: Keep what was saved, for another backward; ``create_graph`` if None.
+        create_graph: Record the backward pass itself, so that the gradients can be differentiated.
+
+    Raises:
+        GradientError: Untracked tensor, non-scalar without a gradient, freed or changed saved values.
+        ShapeError: A gradient of another shape.
+
+    Example:
+        >>> import autoq as aq
+        >>> x = aq.tensor([1.0, 2.0], requires_grad=True)
+        >>> backward((x * x).sum())
+        >>> x.grad
+        tensor([2. 4.], float32)
+    """
+    retain = create_graph if retain_graph is None else retain_graph
+    found = walk([(tensor, seed(tensor, gradient, create_graph))], retain, create_graph)
+    for leaf, g in found.items():
+        if isinstance(leaf, Tensor):
+            _add_to_grad(leaf, g)
+
+
+def seed(tensor: Tensor, gradient: Any, create_graph: bool) -> Any:
+    """The cotangent that a walk starts with: ones for a scalar, else the given gradient, checked."""
+    if tensor._node is None:
+        raise GradientError(
+            f"gradient of an untracked {tensor._type.dtype} tensor.",
+            "a tensor computed from one with requires_grad=True",
+            "Set requires_grad=True on a float input; under aq.no_grad() and for bool and integer results nothing is recorded.",
+        )
+    dtype = float32 if tensor._type.is_quantized else tensor._type.dtype
+    if gradient is None:
+        if tensor.size != 1:
+            raise GradientError(
+                f"backward of a tensor of shape {tensor.shape} without a gradient.",
+                "a tensor of one value, or a gradient of its shape",
+                "Reduce it with .sum() or .mean(), or pass backward(gradient=...).",
+            )
+        gradient = np.ones(tensor.shape, dtype)
+    if create_graph:
+        g = gradient if isinstance(gradient, Tensor) else AutodiffTensor(np.array(gradient, dtype), TensorType(dtype))
+        g = g.dequantize() if g._type.is_quantized else g
+    else:
+        g = decoded(gradient, dtype) if isinstance(gradient, Tensor) else np.asarray(gradient, dtype)
+    if g.shape != tensor.shape:
+        raise ShapeError(
+            f"a gradient of shape {g.shape} for a tensor of shape {tensor.shape}.",
+            "the tensor's own shape",
+            "Reshape or broadcast the gradient.",
+        )
+    return g
+
+
+def walk(seeds: Iterable[tuple[Tensor, Any]], retain: bool, create_graph: bool, keep: Iterable[Any] = ()) -> Gradients:
+    """Cotangents of all leaves, and of the nodes in ``keep``, reached from the seeds."""
+    grads: Gradients = {}
+    owned: set[Any] = set()
+    roots = []
+    for tensor, g in seeds:
+        target = tensor if tensor._node is LEAF else tensor._node
+        _accumulate(grads, owned, target, g)
+        roots.append(target)
+    step = _recorded_step if create_graph else _raw_step
+    kept = set(keep)
+    with np.errstate(all="ignore"):
+        for node in _ordered(roots):
+            g = grads.get(node) if node in kept else grads.pop(node, None)
+            if g is None:
+                continue
+            if node.saved is None:
+                raise _freed(node)
+            step(node, g, grads, owned)
+            if not retain:
+                node.saved = None
+    return grads
+
+
+def _ordered(roots: Iterable[Any]) -> list[Node]:
+    """All nodes that the roots depend on, the latest first; without recursion (S28)."""
+    stack = [r for r in roots if type(r) is Node]
+    seen = set(stack)
+    for node in stack:  # grows while it is walked
+        for parent in node.parents:
+            if type(parent) is Node and parent not in seen:
+                seen.add(parent)
+                stack.append(parent)
+    stack.sort(key=_by_position, reverse=True)
+    return stack
+
+
+def _raw_step(node: Node, g: Any, grads: Gradients, owned: set[Any]) -> None:
+    """Apply a node's rules to raw arrays and hand the results to its parents."""
+    if g.dtype != node.compute:
+        g = g.astype(node.compute)
+    values: dict[int, Any] = {}
+    for i, parent in enumerate(node.parents):
+        if parent is None:
+            continue
+        d = _call(node, i, RAW, g, values, _raw_value)
+        shape, dtype = node.shapes[i], node.dtypes[i]
+        if d.shape != shape:
+            d = unbroadcast(d, shape)
+        if d.dtype != dtype:
+            d = d.astype(dtype)
+        _accumulate(grads, owned, parent, d)
+
+
+def _recorded_step(node: Node, g: Any, grads: Gradients, owned: set[Any]) -> None:
+    """The same on tracked, inhibiting float tensors (S27)."""
+    g = as_inhibiting(g, node.compute)
+    values: dict[int, Any] = {}
+    for i, parent in enumerate(node.parents):
+        if parent is None:
+            continue
+        d = _call(node, i, RECORDED, g, values, _recorded_value)
+        if d.shape != node.shapes[i]:
+            d = unbroadcast_recorded(d, node.shapes[i])
+        if d._type.dtype != node.dtypes[i]:
+            d = d.astype(node.dtypes[i])
+        previous = grads.get(parent)
+        grads[parent] = d if previous is None else apply("add", previous, d)
+
+
+def _call(node: Node, i: int, F: Any, g: Any, values: dict[int, Any], value_of: Callable[..., Any]) -> Any:
+    """Call the rule of operand ``i`` with what it reads."""
+    op = node.op
+    rule: Rule | None = op.rules[0] if op.variadic else op.rules[i]
+    if rule is None:
+        raise GradientError(
+            f"{op.name} has no gradient for its operand {op.operands[i]!r}.",
+            f"gradients for {', '.join(op.vjp)}",
+            "Call .detach() on that operand.",
+        )
+    arguments = []
+    for source, key in rule.reads:
+        if source == "value":
+            if key not in values:
+                values[key] = value_of(node, key)
+            arguments.append(values[key])
+        elif source == "shape":
+            arguments.append(node.shapes[key])
+        elif op.variadic and key in ("i", "shapes"):
+            arguments.append(i if key == "i" else node.shapes)
+        else:
+            arguments.append(node.static[key])
+    return rule.function(F, g, *arguments)
+
+
+def _checked(node: Node, i: int) -> Any:
+    """The saved operand, unless it was changed in place since (S29)."""
+    x = node.saved[i]
+    if isinstance(x, Tensor) and x._version[0] != node.versions[i]:
+        raise GradientError(
+            f"operand {node.op.operands[i]!r} of {node.op.name} was changed in place after it was recorded.",
+            "values that backward needs, unchanged until then",
+            "Change it after backward, or compute a new tensor instead.",
+        )
+    return x
+
+
+def _raw_value(node: Node, i: int) -> Any:
+    return decoded(_checked(node, i), node.compute)
+
+
+def _recorded_value(node: Node, i: int) -> Any:
+    x = _checked(node, i)
+    return as_inhibiting(x, node.compute) if isinstance(x, Tensor) and x._type.is_float else x
+
+
+def as_inhibiting(x: Tensor, dtype: Any) -> Tensor:
+    """A float tensor of that dtype that doesn't vote, on the same tape."""
+    if x._type.is_quantized:
+        x = apply("dequantize", x, dtype=dtype)
+    elif x._type.dtype != dtype:
+        x = x.astype(dtype)
+    return x.inhibit()
+
+
+def _accumulate(grads: Gradients, owned: set[Any], target: Any, g: Any) -> None:
+    """Add a contribution, in at least float32 (S23); only arrays made here are added to in place."""
+    previous = grads.get(target)
+    if previous is None:
+        grads[target] = g
+    elif isinstance(g, Tensor):
+        grads[target] = apply("add", previous, g)
+    elif target in owned:
+        previous += g
+    else:
+        grads[target] = np.add(previous, g, dtype=float64 if g.dtype == float64 else float32)
+        owned.add(target)
+
+
+def unbroadcast(g: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
+    """Sum an array over the axes along which an operand of ``shape`` was broadcast.
+
+    Example:
+        >>> unbroadcast(np.ones((3, 2)), (1, 2))
+        array([[3., 3.]])
+    """
+    if g.shape == shape:
+        return g
+    if g.size != 0 and g.ndim < len(shape) or g.ndim == 0:
+        return np.broadcast_to(g, shape)
+    lead = g.ndim - len(shape)
+    if lead > 0:
+        g = g.sum(axis=tuple(range(lead)))
+    axes = tuple(i for i, n in enumerate(shape) if n == 1 and g.shape[i] != 1)
+    if axes:
+        g = g.sum(axis=axes, keepdims=True)
+    return g if g.shape == shape else np.broadcast_to(g, shape)
+
+
+def unbroadcast_recorded(g: Tensor, shape: tuple[int, ...]) -> Tensor:
+    """The same on a recorded tensor."""
+    lead = g.ndim - len(shape)
+    if lead < 0:
+        return apply("broadcast_to", g, shape=shape)
+    if lead:
+        g = apply("sum", g, axis=tuple(range(lead)), keepdims=False)
+    axes = tuple(i for i, n in enumerate(shape) if n == 1 and g.shape[i] != 1)
+    if axes:
+        g = apply("sum", g, axis=axes, keepdims=True)
+    return g if g.shape == shape else apply("broadcast_to", g, shape=shape)
+
+
+def _add_to_grad(leaf: Tensor, g: Any) -> None:
+    """Accumulate into ``leaf.grad``, in the leaf's own float dtype."""
+    dtype = float32 if leaf._type.is_quantized else leaf._type.dtype
+    if isinstance(g, Tensor):
+        new = (g if g._type.dtype == dtype else g.astype(dtype)).propagate()
+        leaf.grad = new if leaf.grad is None else apply("add", leaf.grad, new)
+        return
+    if leaf.grad is not None:
+        g = np.add(leaf.grad._value, g, dtype=float64 if dtype == float64 else float32)
+    elif not g.flags.owndata or not g.flags.writeable:
+        g = g.copy()
+    leaf.grad = AutodiffTensor(g.astype(dtype, copy=False), TensorType(dtype, PROPAGATE))
+
+
+def _freed(node: Node) -> GradientError:
+    return GradientError(
+        f"a second backward through {node.op.name}, whose saved values are freed.",
+        "one backward a graph, unless the first one retains it",
+        "Pass retain_graph=True to the first backward, or compute the output again.",
+    )
+
+
+__all__ = ["INHIBIT", "backward", "seed", "unbroadcast", "walk"]

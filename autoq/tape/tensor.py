@@ -1,0 +1,435 @@
+"""Tensors: a stored value, its type, and the tape node through which gradients reach it (S1-S4, S19)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from autoq import devices
+from autoq.context import current
+from autoq.errors import ArgumentError, DTypeError, GradientError, ShapeError
+from autoq.schemes import QuantScheme
+from autoq.storage import QTensor
+from autoq.tape.apply import apply, bind, plain
+from autoq.tape.methods import Methods
+from autoq.tape.node import LEAF, Node
+from autoq.types import FLOATS, INHIBIT, PROPAGATE, Propagation, TensorType, as_dtype, bool_, dtype_name, float32
+
+if TYPE_CHECKING:
+    from autoq.types import DType
+
+
+class Tensor(Methods):
+    """Values with a dtype that travels: the base of AutodiffTensor (dense) and AutodiffQTensor (packed).
+
+    Make one with ``aq.tensor``, ``aq.quantize`` or ``aq.Parameter``; ops make the others.
+    """
+
+    __slots__ = ("__weakref__", "_node", "_type", "_value", "_version", "grad")
+
+    _value: Any
+    _type: TensorType
+    _node: Any
+    _version: list[int]
+    grad: Tensor | None
+
+    def __init__(self, value: Any, tensor_type: TensorType, node: Any = None) -> None:
+        self._value = value
+        self._type = tensor_type
+        self._node = node
+        self._version = [0]
+        self.grad = None
+
+    @property
+    def value(self) -> Any:
+        """What is stored: a NumPy array, or a QTensor."""
+        return self._value
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The length of each axis."""
+        return self._value.shape  # type: ignore[no-any-return]
+
+    @property
+    def ndim(self) -> int:
+        """The number of axes."""
+        return len(self._value.shape)
+
+    @property
+    def size(self) -> int:
+        """The number of values."""
+        return int(self._value.size)
+
+    @property
+    def dtype(self) -> DType:
+        """A NumPy dtype, or the QuantScheme of packed values (S1)."""
+        return self._type.dtype
+
+    @property
+    def tensor_type(self) -> TensorType:
+        """The dtype with its propagation flag (S2)."""
+        return self._type
+
+    @property
+    def propagation(self) -> Propagation:
+        """Whether the dtype votes on the dtypes of results (S2)."""
+        return self._type.propagation
+
+    @property
+    def device(self) -> str:
+        """Where the values are: ``"cpu"``."""
+        return "cpu"
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the stored values, scales included."""
+        return int(self._value.nbytes)
+
+    @property
+    def is_leaf(self) -> bool:
+        """Whether no recorded op made it."""
+        return type(self._node) is not Node
+
+    @property
+    def requires_grad(self) -> bool:
+        """Whether backward carries a gradient to it. Settable on leaves."""
+        return self._node is not None
+
+    @requires_grad.setter
+    def requires_grad(self, wanted: bool) -> None:
+        if type(self._node) is Node:
+            raise GradientError(
+                f"requires_grad set on the result of {self._node.op.name}.",
+                "leaf tensors",
+                "Set it on the input, or call .detach() for a new leaf.",
+            )
+        if wanted and not self._type.is_float:
+            raise GradientError(
+                f"requires_grad=True on a {dtype_name(self.dtype)} tensor.",
+                "float and quantized dtypes",
+                "Cast it with .astype(aq.float32) first.",
+            )
+        self._node = LEAF if wanted else None
+
+    def __len__(self) -> int:
+        if not self.shape:
+            raise ShapeError("len() of a tensor without axes.", "at least one axis", "Use .item() for its value.")
+        return self.shape[0]
+
+    def __iter__(self) -> Any:
+        return (self[i] for i in range(len(self)))
+
+    def __bool__(self) -> bool:
+        return bool(self.item())
+
+    def __float__(self) -> float:
+        return float(self.item())
+
+    def __int__(self) -> int:
+        return int(self.item())
+
+    def __index__(self) -> int:
+        if self._type.is_float:
+            raise DTypeError(f"a {dtype_name(self.dtype)} tensor as an index.", "integer tensors", "Cast it with int().")
+        return int(self.item())
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
+        return np.array(self.numpy(), dtype=dtype, copy=copy)
+
+    def __repr__(self) -> str:
+        if type(self._value) is QTensor:
+            return f"<{type(self).__name__} {self.shape} {dtype_name(self.dtype)}{_marks(self)}>"
+        text = np.array2string(self._value, separator=" ", prefix="tensor(")
+        return f"tensor({text}, {dtype_name(self.dtype)}{_marks(self)})"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        if type(self._node) is Node:
+            raise GradientError(
+                f"pickling or deep-copying the result of {self._node.op.name}, which is on a tape.",
+                "leaf tensors",
+                "Call .detach() first.",
+            )
+        return _rebuilt, (type(self), self._value, self._type, self._node, self.grad)
+
+    def numpy(self) -> np.ndarray:
+        """The values as a read-only NumPy array; packed ones decoded to float32.
+
+        Example:
+            >>> import autoq as aq
+            >>> aq.tensor([1.0, 2.0]).numpy()
+            array([1., 2.], dtype=float32)
+        """
+        value = self._value
+        view = value.dequantize() if type(value) is QTensor else value.view()
+        view.flags.writeable = False
+        return view  # type: ignore[no-any-return]
+
+    def item(self) -> Any:
+        """The only value as a Python number.
+
+        Raises:
+            ShapeError: There is not exactly one.
+        """
+        if self.size != 1:
+            raise ShapeError(f"item() of shape {self.shape}.", "tensors of one value", "Index or reduce it first.")
+        return self.numpy().item()
+
+    def tolist(self) -> Any:
+        """The values as nested lists."""
+        return self.numpy().tolist()
+
+    def detach(self) -> Tensor:
+        """The same values off the tape (S4)."""
+        out = _wrapped(self._value, self._type)
+        out._version = self._version
+        return out
+
+    def propagate(self) -> Tensor:
+        """The same values, with a dtype that votes (S3)."""
+        return _flagged(self, PROPAGATE)
+
+    def inhibit(self) -> Tensor:
+        """The same values, with a dtype that doesn't vote (S3)."""
+        return _flagged(self, INHIBIT)
+
+    def to(self, device: str) -> Tensor:
+        """The tensor on a device; ``"cpu"`` is where it is.
+
+        Raises:
+            DeviceError: A device that isn't offered.
+        """
+        devices.resolve(device)
+        return self
+
+    def quantize(self, scheme: Any, **options: Any) -> AutodiffQTensor:
+        """Encode with a scheme; the gradient passes straight through (S20). Options as in ``aq.quantize``."""
+        return _quantize(self, scheme, **options)
+
+    def dequantize(self, dtype: Any = float32) -> AutodiffTensor:
+        """Decode packed values to a float dtype; the gradient passes straight through (S20)."""
+        return apply("dequantize", self, dtype=as_dtype(dtype))  # type: ignore[return-value]
+
+    def astype(self, dtype: Any) -> Tensor:
+        """Cast to a NumPy dtype or encode with a QuantScheme (S3)."""
+        dtype = as_dtype(dtype)
+        if isinstance(dtype, QuantScheme):
+            return _quantize(self, dtype)
+        return apply("dequantize" if self._type.is_quantized else "astype", self, dtype=dtype)
+
+    def backward(self, gradient: Any = None, retain_graph: bool | None = None, create_graph: bool = False) -> None:
+        """Fill ``.grad`` of the leaves this was computed from; see ``autoq.tape.gradient.backward``."""
+        from autoq.tape.gradient import backward
+
+        backward(self, gradient, retain_graph=retain_graph, create_graph=create_graph)
+
+    def assign(self, data: Any) -> None:
+        """Replace the values in place, keeping shape, dtype and flag; untracked, or under no_grad.
+
+        Raises:
+            GradientError: It is tracked and grad mode is on.
+            ShapeError: Data of another shape.
+        """
+        _check_mutable(self, "assign")
+        value = _stored(data, self._type.dtype)
+        if value.shape != self.shape:
+            raise ShapeError(f"data of shape {value.shape} for a tensor of {self.shape}.", "its own shape", "Reshape it.")
+        self._value = value
+        self._version[0] += 1
+
+    def __setitem__(self, index: Any, data: Any) -> None:
+        _check_mutable(self, "x[...] = v")
+        if type(self._value) is QTensor:
+            raise DTypeError(
+                f"item assignment to packed {dtype_name(self.dtype)} values.",
+                "dense tensors",
+                "Change the decoded values and encode again: d = x.dequantize(); d[...] = v; d.quantize(scheme).",
+            )
+        if not self._value.flags.writeable:
+            self._value = self._value.copy()
+        self._value[plain(index)] = np.asarray(data)
+        self._version[0] += 1
+
+    def __iadd__(self, other: Any) -> Tensor:
+        return _updated(self, "add", other)
+
+    def __isub__(self, other: Any) -> Tensor:
+        return _updated(self, "sub", other)
+
+    def __imul__(self, other: Any) -> Tensor:
+        return _updated(self, "mul", other)
+
+    def __itruediv__(self, other: Any) -> Tensor:
+        return _updated(self, "div", other)
+
+
+class AutodiffTensor(Tensor):
+    """A dense tensor: a NumPy array with a type and a tape node."""
+
+    __slots__ = ()
+
+
+class AutodiffQTensor(Tensor):
+    """A packed tensor: values and block scales as a QTensor, with a type and a tape node (S19)."""
+
+    __slots__ = ()
+
+    @property
+    def qtensor(self) -> QTensor:
+        """The packed values and scales."""
+        return self._value  # type: ignore[no-any-return]
+
+    @property
+    def scheme(self) -> QuantScheme:
+        """The scheme, which is the dtype."""
+        return self._value.scheme  # type: ignore[no-any-return]
+
+    def _repr_html_(self) -> str:
+        return self._value._repr_html_()  # type: ignore[no-any-return]
+
+
+def tensor(data: Any, dtype: Any = None, requires_grad: bool = False, device: str | None = None) -> Tensor:
+    """A tensor with its own copy of the data.
+
+    Args:
+        data: Numbers, nested lists, a NumPy array, a Tensor or a QTensor. Python numbers become float32 (bool and
+            integers stay), arrays keep their dtype.
+        dtype: Cast to this NumPy dtype, or encode with this QuantScheme.
+        requires_grad: Make it a leaf that backward fills a gradient for.
+        device: ``"cpu"``.
+
+    Raises:
+        DTypeError: Complex or object data.
+        ArgumentError: Nested lists of unequal lengths.
+        GradientError: requires_grad of an integer tensor.
+
+    Example:
+        >>> tensor([1.0, 2.0])
+        tensor([1. 2.], float32)
+        >>> import autoq as aq
+        >>> tensor([[1.0] * 32], dtype=aq.mxfp8)
+        <AutodiffQTensor (1, 32) mxfp8>
+    """
+    devices.resolve(device, current().device)
+    value = _copied(data, as_dtype(dtype) if dtype is not None else None)
+    out = _wrapped(value, TensorType(value.scheme if type(value) is QTensor else value.dtype))
+    if requires_grad:
+        out.requires_grad = True
+    return out
+
+
+def _copied(data: Any, dtype: Any) -> Any:
+    """A fresh stored value: an array or, for a scheme, a QTensor."""
+    if isinstance(data, Tensor):
+        data = data._value
+    if type(data) is QTensor:
+        return data.copy() if dtype in (None, data.scheme) else _stored(data.dequantize(), dtype)
+    array = _array_of(data)
+    if dtype is None:
+        return np.array(array, order="C")
+    return _stored(np.array(array, order="C"), dtype)
+
+
+def _array_of(data: Any) -> np.ndarray:
+    """A NumPy array of data in a dtype that tensors have."""
+    if isinstance(data, list | tuple) and any(isinstance(x, Tensor) for x in data):
+        data = [x.numpy() if isinstance(x, Tensor) else x for x in data]
+    try:
+        array = np.asarray(data)
+    except ValueError:
+        raise ArgumentError(
+            "nested sequences of unequal lengths.", "rectangular data", "Pad the rows, or make one tensor a row."
+        ) from None
+    if array.dtype == np.float64 and not isinstance(data, np.ndarray | np.generic) and not _holds_arrays(data):
+        array = array.astype(np.float32)  # Python numbers
+    as_dtype(array.dtype)
+    return array
+
+
+def _holds_arrays(data: Any) -> bool:
+    while isinstance(data, list | tuple) and data:
+        data = data[0]
+    return isinstance(data, np.ndarray | np.generic)
+
+
+def _stored(data: Any, dtype: Any) -> Any:
+    """Data as a stored value of that dtype."""
+    if isinstance(data, Tensor):
+        data = data._value
+    if type(data) is QTensor:
+        if data.scheme == dtype:
+            return data
+        data = data.dequantize()
+    array = _array_of(data)
+    if isinstance(dtype, QuantScheme):
+        return QTensor.quantize(array if array.dtype in FLOATS else array.astype(float32), dtype)
+    return array.astype(dtype)
+
+
+def _wrapped(value: Any, tensor_type: TensorType, node: Any = None) -> Tensor:
+    return (AutodiffQTensor if type(value) is QTensor else AutodiffTensor)(value, tensor_type, node)
+
+
+def _rebuilt(cls: type[Tensor], value: Any, tensor_type: TensorType, node: Any, grad: Any) -> Tensor:
+    made = cls.__new__(cls)
+    Tensor.__init__(made, value, tensor_type, node)
+    made.grad = grad
+    return made
+
+
+def _flagged(x: Tensor, flag: Propagation) -> Tensor:
+    """The tensor under another flag; recorded where it is a leaf, whose identity gradients need."""
+    wanted = x._type.with_flag(flag)
+    if wanted is x._type:
+        return x
+    if x._node is LEAF and current().grad:
+        out = apply("identity", x)
+        out._type = wanted
+        return out
+    out = _wrapped(x._value, wanted, x._node if current().grad else None)
+    out._version = x._version
+    return out
+
+
+def _quantize(x: Tensor, scheme: Any, **options: Any) -> AutodiffQTensor:
+    from autoq.tape.casts import quantize
+
+    return quantize(x, scheme, **options)
+
+
+def _updated(x: Tensor, op: str, other: Any) -> Tensor:
+    """``x op= other`` on an untracked tensor, in its own dtype (S12)."""
+    _check_mutable(x, f"in-place {op}")
+    result = apply(op, x.detach(), other, out_dtype=x._type.dtype)
+    if result.shape != x.shape:
+        raise ShapeError(
+            f"in-place {op}: a result of shape {result.shape} in a tensor of {x.shape}.",
+            "operands that broadcast to the tensor's shape",
+            f"Write x = x {op} y instead.",
+        )
+    if type(x._value) is QTensor or not x._value.flags.writeable:
+        x._value = result._value
+    else:
+        x._value[...] = result._value
+    x._version[0] += 1
+    return x
+
+
+def _check_mutable(x: Tensor, what: str) -> None:
+    if x._node is not None and current().grad:
+        raise GradientError(
+            f"{what} on a tensor that is tracked.",
+            "untracked tensors, or any under aq.no_grad()",
+            "Compute a new tensor instead (x = x + y; aq.where for single entries), or detach() first.",
+        )
+
+
+def _marks(x: Tensor) -> str:
+    """What a repr adds: the flag where it inhibits, and the way to the tape."""
+    inhibits = "" if x._type.propagates or not x._type.is_float else ", inhibiting"
+    tracked = "" if x._node is None else (", requires_grad" if x._node is LEAF else f", from {x._node.op.name}")
+    return inhibits + tracked
+
+
+bind(Tensor, AutodiffTensor, AutodiffQTensor, tensor)
+__all__ = ["AutodiffQTensor", "AutodiffTensor", "Tensor", "bool_", "tensor"]
