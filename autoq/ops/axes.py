@@ -1,0 +1,72 @@
+"""Arithmetic on axes and shapes that the forwards, rules and error messages of the ops share."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from autoq.errors import ShapeError
+
+Shape = tuple[int, ...]
+Axis = int | tuple[int, ...] | None
+
+
+def axis_tuple(axis: Axis, ndim: int) -> Shape:
+    """Axes as non-negative integers; None is all of them."""
+    if axis is None:
+        return tuple(range(ndim))
+    axes = axis if isinstance(axis, tuple) else (axis,)
+    return tuple(a % ndim for a in axes)
+
+
+def kept_shape(shape: Shape, axis: Axis) -> Shape:
+    """The shape after a reduction with ``keepdims=True``."""
+    axes = axis_tuple(axis, len(shape))
+    return tuple(1 if i in axes else extent for i, extent in enumerate(shape))
+
+
+def reduced_size(shape: Shape, axis: Axis) -> int:
+    """How many values one result of a reduction is made of."""
+    if axis is None:
+        return math.prod(shape)
+    return math.prod(shape[a] for a in (axis if isinstance(axis, tuple) else (axis,)))
+
+
+def restore(F: Any, g: Any, shape: Shape, axis: Axis, keepdims: bool) -> Any:
+    """A reduction's cotangent with its reduced axes back as 1s, so that it broadcasts against the operand."""
+    return g if keepdims or not shape else F.reshape(g, shape=kept_shape(shape, axis))
+
+
+def over_axes(name: str, reduction: Callable[..., Any], x: Any, axis: Axis, keepdims: bool) -> Any:
+    """Run a reduction; what it refuses becomes an error that names the axes."""
+    if axis is not None and not np.ndim(x):  # NumPy lets axis=0 of a 0-d array pass
+        check_axes(name, axis, ())
+    try:
+        return reduction(x, axis=axis, keepdims=keepdims)
+    except (ValueError, TypeError):
+        check_axes(name, axis, np.shape(x))
+        raise ShapeError(
+            f"{name}: no values to reduce: x is {np.shape(x)}, axis={axis}.",
+            "at least one value along the reduced axes.",
+            "Skip empty arrays, or reduce over another axis.",
+        ) from None
+
+
+def check_axes(name: str, axis: Any, shape: Shape) -> None:
+    """Raise unless `axis` is None, an axis of `shape`, or a tuple of different ones.
+
+    Raises:
+        ShapeError: It is not.
+    """
+    axes = axis if isinstance(axis, tuple) else () if axis is None else (axis,)
+    ndim = len(shape)
+    whole = all(isinstance(a, int | np.integer) and -ndim <= a < ndim for a in axes)
+    if whole and len({a % ndim for a in axes}) == len(axes):
+        return
+    bounds = f"integers from {-ndim} to {ndim - 1}, each axis once" if ndim else "axis=None for a 0-d array"
+    raise ShapeError(
+        f"{name}: axis={axis!r} does not fit shape {shape}.", f"{bounds}.", "Pass an axis it has."
+    )

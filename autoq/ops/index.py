@@ -1,0 +1,194 @@
+"""Looking values up by index, and the scatter ops that are their gradients (S21)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from autoq.errors import IndexingError, ShapeError
+from autoq.ops.axes import Shape, check_axes
+from autoq.ops.samples import moved
+from autoq.storage import move
+from autoq.tape.op import Op, register
+
+
+def getitem(x: Any, *, index: Any) -> Any:
+    """`x[index]` as in NumPy: integers, slices, None, Ellipsis, integer or bool arrays.
+
+    Args:
+        x: Any shape.
+        index: One index or a tuple of them.
+
+    Raises:
+        IndexingError: A position outside its axis, too many indices, or another kind of index.
+    """
+    try:
+        return x[index]
+    except (IndexError, TypeError, ValueError) as error:
+        raise IndexingError(
+            f"index {index!r} of shape {np.shape(x)}: {error}.",
+            "integers within their axis, slices, None, Ellipsis, arrays of integers or bools.",
+            "Check the index against x.shape.",
+        ) from None
+
+
+def scatter_slice(x: Any, *, index: Any, shape: Shape) -> Any:
+    """Zeros of a shape to which `x` is added at an index: the transpose of `getitem`.
+
+    Args:
+        x: The shape of `zeros(shape)[index]`.
+        index: As of `getitem`; positions that occur twice accumulate.
+        shape: The shape of the result.
+    """
+    out = np.zeros(shape, x.dtype)
+    if _may_repeat(index):
+        np.add.at(out, index, x)
+    else:
+        out[index] = x
+    return out
+
+
+def _may_repeat(index: Any) -> bool:
+    """Whether an index can reach a value twice: only integer arrays can."""
+    parts = index if isinstance(index, tuple) else (index,)
+    return any(isinstance(part, list | np.ndarray) and np.asarray(part).dtype != np.bool_ for part in parts)
+
+
+def take(x: Any, *, indices: Any, axis: int = 0) -> Any:
+    """The entries of `x` at integer positions along an axis.
+
+    Args:
+        x: (..., n, ...).
+        indices: Integers of any shape, from -n to n - 1; their axes take the place of the axis.
+        axis: The axis looked up.
+
+    Raises:
+        IndexingError: An index outside the axis, or not an integer.
+        ShapeError: An axis that `x` does not have.
+    """
+    try:
+        return np.take(x, indices, axis=axis)
+    except (IndexError, TypeError, ValueError):
+        check_axes("take", axis, np.shape(x))
+        raise _outside("take", indices, axis, np.shape(x)) from None
+
+
+def scatter_add(x: Any, *, indices: Any, axis: int, shape: Shape) -> Any:
+    """Zeros of a shape to which entries of `x` are added along an axis: the transpose of `take`.
+
+    Args:
+        x: The shape of `take(zeros(shape), indices, axis)`.
+        indices: Integers of any shape; positions that occur twice accumulate, in order.
+        axis: The axis of `shape` that is indexed.
+        shape: The shape of the result.
+    """
+    out = np.zeros(shape, x.dtype)
+    axis %= len(shape)
+    inside = tuple(range(axis, axis + np.ndim(indices)))
+    rows = np.moveaxis(x, inside, tuple(range(len(inside))))
+    np.add.at(np.moveaxis(out, axis, 0), indices, rows)
+    return out
+
+
+def take_along_axis(x: Any, *, indices: Any, axis: int = -1) -> Any:
+    """One entry of `x` along an axis for each index, as `argmax` or `argsort` give them.
+
+    Args:
+        x: (..., n, ...).
+        indices: Integers from -n to n - 1, of as many axes as `x`; the other axes broadcast.
+        axis: The axis looked up.
+
+    Raises:
+        IndexingError: An index outside the axis, or not an integer.
+        ShapeError: An axis that `x` does not have, or shapes that don't broadcast.
+    """
+    check_axes("take_along_axis", axis, np.shape(x))
+    try:
+        return np.take_along_axis(x, indices, axis)
+    except ValueError:
+        raise ShapeError(
+            f"take_along_axis: x is {np.shape(x)}, indices are {np.shape(indices)}.",
+            "as many axes, extents that broadcast but for the axis looked up.",
+            "Keep the dimension: argmax(..., keepdims=True).",
+        ) from None
+    except IndexError:
+        raise _outside("take_along_axis", indices, axis, np.shape(x)) from None
+
+
+def scatter_add_along_axis(x: Any, *, indices: Any, axis: int, shape: Shape) -> Any:
+    """Zeros of a shape to which `x` is added along an axis: the transpose of `take_along_axis`.
+
+    Args:
+        x: The shape of `take_along_axis(zeros(shape), indices, axis)`.
+        indices: Integers; positions that occur twice accumulate, in order.
+        axis: The axis of `shape` that is indexed.
+        shape: The shape of the result.
+    """
+    out = np.zeros(shape, x.dtype)
+    axis %= len(shape)
+    position = list(np.ogrid[tuple(slice(n) for n in shape)])
+    position[axis] = indices
+    np.add.at(out, tuple(position), x)
+    return out
+
+
+def _outside(name: str, indices: Any, axis: int, shape: Shape) -> IndexingError:
+    indices = np.asarray(indices)
+    extent = shape[axis]
+    spread = f"from {indices.min()} to {indices.max()}" if indices.size else "none"
+    return IndexingError(
+        f"{name}: indices of dtype {indices.dtype}, {spread}, on axis {axis} of shape {shape}.",
+        f"integers from {-extent} to {extent - 1}.",
+        "Check the indices, or the axis.",
+    )
+
+
+def _getitem_sample(rng: np.random.Generator) -> list[Any]:
+    mask = np.array([True, False, True])
+    indices = (1, slice(None, None, -2), (Ellipsis, 0), (None, slice(1), [2, 0, 2]), np.array([1, 1, 0]),
+               (slice(None), mask), (1, 2, 3), (np.array([[0], [1]]), np.array([2, 2])))  # fmt: skip
+    return [((rng.standard_normal((2, 3, 4)),), {"index": index}) for index in indices]
+
+
+def _scatter_slice_sample(rng: np.random.Generator) -> list[Any]:
+    cases = (((3,), (slice(None), 1)), ((2, 4), np.array([2, 2])), ((1, 4), (slice(2, 3))))
+    return [((rng.standard_normal(x),), {"index": index, "shape": (3, 4)}) for x, index in cases]
+
+
+_REPEATED = np.array([[2, 0], [2, -1]])
+_COLUMNS = np.array([[1, 1], [0, 3], [-1, 3]])
+
+register(Op(
+    "getitem", getitem,
+    {"x": lambda F, g, x_shape, index: F.scatter_slice(g, index=index, shape=x_shape)},
+    kind="layout", integers=True, packed=move.getitem, sample=_getitem_sample,
+))
+register(Op(
+    "scatter_slice", scatter_slice, {"x": lambda F, g, index: F.getitem(g, index=index)},
+    integers=True, sample=_scatter_slice_sample,
+))
+register(Op(
+    "take", take,
+    {"x": lambda F, g, x_shape, indices, axis: F.scatter_add(g, indices=indices, axis=axis, shape=x_shape)},
+    kind="layout", integers=True, packed=move.take,
+    sample=moved((3, 4), {"indices": _REPEATED, "axis": 0}, {"indices": np.array([3, 3, 0]), "axis": -1},
+                 {"indices": 1, "axis": 1}),
+))
+register(Op(
+    "scatter_add", scatter_add, {"x": lambda F, g, indices, axis: F.take(g, indices=indices, axis=axis)},
+    integers=True,
+    sample=moved((2, 2, 4), {"indices": _REPEATED, "axis": 0, "shape": (3, 4)}),
+))
+register(Op(
+    "take_along_axis", take_along_axis,
+    {"x": lambda F, g, x_shape, indices, axis: F.scatter_add_along_axis(
+        g, indices=indices, axis=axis, shape=x_shape)},
+    integers=True,
+    sample=moved((3, 4), {"indices": _COLUMNS, "axis": -1}, {"indices": np.array([[2, 0, 0, 1]]), "axis": 0}),
+))
+register(Op(
+    "scatter_add_along_axis", scatter_add_along_axis,
+    {"x": lambda F, g, indices, axis: F.take_along_axis(g, indices=indices, axis=axis)},
+    integers=True, sample=moved((3, 2), {"indices": _COLUMNS, "axis": 1, "shape": (3, 4)}),
+))

@@ -1,0 +1,177 @@
+"""Losses: operands are decoded and the result is float32, or float64 if an operand is (S14, S49)."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from autoq.errors import ArgumentError, DTypeError, IndexingError, ShapeError
+from autoq.ops.axes import Shape
+from autoq.ops.samples import Case, moved
+from autoq.tape.op import Op, register
+
+REDUCTIONS = ("mean", "sum", "none")
+
+
+def cross_entropy(logits: Any, *, labels: Any, reduction: str = "mean", label_smoothing: float = 0.0) -> Any:
+    """Minus the log-probability of each label under softmax(logits).
+
+    Args:
+        logits: (..., classes).
+        labels: Integers (...), from 0 to classes - 1.
+        reduction: ``"mean"``, ``"sum"``, or ``"none"`` for one loss an example.
+        label_smoothing: The share of each target that is spread evenly over all classes, 0 to 1
+            (Szegedy et al., "Rethinking the Inception Architecture for Computer Vision", 2016).
+
+    Raises:
+        ShapeError: Labels whose shape isn't that of the logits without the last axis.
+        DTypeError: Labels that aren't integers.
+        IndexingError: A label that is no class.
+        ArgumentError: An unknown reduction, or smoothing outside 0 to 1.
+    """
+    labels = _checked_labels(logits, labels, label_smoothing)
+    rows = logits.reshape(labels.size, logits.shape[-1])
+    peak = np.maximum.reduce(rows, axis=1, keepdims=True, initial=np.finfo(rows.dtype).min)
+    shifted = rows - peak
+    losses = np.log(np.add.reduce(np.exp(shifted), axis=1))
+    hit = shifted[np.arange(labels.size), labels.reshape(-1)]
+    if label_smoothing:
+        spread = label_smoothing / rows.shape[1]
+        hit = (1.0 - label_smoothing) * hit + np.add.reduce(shifted, axis=1) * spread
+    return _reduced("cross_entropy", (losses - hit).reshape(labels.shape), reduction)
+
+
+def _cross_entropy_logits(
+    F: Any, g: Any, logits: Any, logits_shape: Shape, labels: Any, reduction: str, label_smoothing: float
+) -> Any:
+    """softmax(logits) less the target distribution."""
+    y = F.softmax(logits, axis=-1, mask=None)
+    excess = F.subtract_targets(y, labels=labels, label_smoothing=label_smoothing)
+    if reduction == "none":
+        return excess * F.expand_dims(g, axis=-1)
+    return excess * _spread(g, reduction, math.prod(logits_shape[:-1]))
+
+
+def subtract_targets(x: Any, *, labels: Any, label_smoothing: float = 0.0) -> Any:
+    """`x` less the target distribution of each label: 1 at the label, smoothed.
+
+    Args:
+        x: (..., classes).
+        labels: Integers (...), from 0 to classes - 1.
+        label_smoothing: The share of each target that is spread evenly over all classes.
+    """
+    out = np.array(x, order="C")
+    labels = np.asarray(labels).reshape(-1)
+    rows = out.reshape(labels.size, x.shape[-1])
+    if label_smoothing:
+        rows -= label_smoothing / rows.shape[1]
+    rows[np.arange(labels.size), labels] -= 1.0 - label_smoothing
+    return out
+
+
+def mse_loss(pred: Any, target: Any, *, reduction: str = "mean") -> Any:
+    """The squared difference of prediction and target.
+
+    Args:
+        pred: Any shape.
+        target: Of the same shape.
+        reduction: ``"mean"`` over all values, ``"sum"``, or ``"none"``.
+
+    Raises:
+        ShapeError: Shapes that differ.
+        ArgumentError: An unknown reduction.
+    """
+    if np.shape(pred) != np.shape(target):
+        raise ShapeError(
+            f"mse_loss: pred is {np.shape(pred)}, target is {np.shape(target)}.",
+            "equal shapes.",
+            "Reshape one; broadcasting here is mostly an oversight, say it with broadcast_to.",
+        )
+    difference = pred - target
+    return _reduced("mse_loss", difference * difference, reduction)
+
+
+def _mse_pred(F: Any, g: Any, pred: Any, target: Any, pred_shape: Shape, reduction: str) -> Any:
+    return (pred - target) * (_spread(g, reduction, math.prod(pred_shape)) * 2.0)
+
+
+def _mse_target(F: Any, g: Any, pred: Any, target: Any, pred_shape: Shape, reduction: str) -> Any:
+    return _mse_pred(F, g, target, pred, pred_shape, reduction)
+
+
+def _spread(g: Any, reduction: str, count: int) -> Any:
+    """The cotangent of each term of a reduced loss."""
+    return g * (1.0 / (count or 1)) if reduction == "mean" else g
+
+
+def _reduced(name: str, losses: Any, reduction: str) -> Any:
+    if reduction == "mean":
+        return np.add.reduce(losses, axis=None) / losses.size
+    if reduction == "sum":
+        return np.add.reduce(losses, axis=None)
+    if reduction == "none":
+        return losses
+    allowed = ", ".join(REDUCTIONS)
+    raise ArgumentError(f"{name}: reduction={reduction!r}.", f"{allowed}.", "Choose one of these.")
+
+
+def _checked_labels(logits: Any, labels: Any, label_smoothing: float) -> np.ndarray:
+    labels = np.asarray(labels)
+    if labels.dtype.kind not in "iu":
+        raise DTypeError(f"cross_entropy: labels are {labels.dtype}.", "integers.", "Pass class numbers.")
+    if logits.ndim == 0 or labels.shape != logits.shape[:-1]:
+        raise ShapeError(
+            f"cross_entropy: logits are {logits.shape}, labels are {labels.shape}.",
+            "logits (..., classes) and labels (...).",
+            "Put the classes on the last axis, and give one label a row.",
+        )
+    _check_classes(labels, logits.shape[-1])
+    if not 0.0 <= label_smoothing <= 1.0:
+        raise ArgumentError(f"cross_entropy: label_smoothing={label_smoothing}.", "0 to 1.", "Pass a share.")
+    return labels
+
+
+def _check_classes(labels: np.ndarray, classes: int) -> None:
+    if not labels.size:
+        return
+    least, most = np.minimum.reduce(labels, axis=None), np.maximum.reduce(labels, axis=None)
+    if least < 0 or most >= classes:
+        raise IndexingError(
+            f"cross_entropy: labels from {least} to {most}, logits of {classes} classes.",
+            f"0 to {classes - 1}.",
+            "Number the classes from 0, or widen the logits.",
+        )
+
+
+_LABELS = np.array([2, 0, 2])
+
+
+def _cross_entropy_sample(rng: np.random.Generator) -> list[Case]:
+    statics: tuple[dict[str, Any], ...] = (
+        {"labels": _LABELS},
+        {"labels": _LABELS, "reduction": "sum", "label_smoothing": 0.1},
+        {"labels": _LABELS, "reduction": "none"},
+    )
+    nested = {"labels": np.array([[1, 0, 3], [2, 2, 0]]), "reduction": "none", "label_smoothing": 0.2}
+    single = moved((4,), {"labels": 1})(rng)
+    return moved((3, 4), *statics)(rng) + moved((2, 3, 4), nested)(rng) + single
+
+
+def _mse_sample(rng: np.random.Generator) -> list[Case]:
+    return [(tuple(rng.standard_normal((2, 3, 4))), {"reduction": reduction}) for reduction in REDUCTIONS]
+
+
+register(Op(
+    "cross_entropy", cross_entropy, {"logits": _cross_entropy_logits}, kind="loss", accumulates=True,
+    sample=_cross_entropy_sample,
+))
+register(Op(
+    "subtract_targets", subtract_targets, {"x": lambda F, g: g},
+    sample=moved((3, 4), {"labels": _LABELS}, {"labels": _LABELS, "label_smoothing": 0.1}),
+))
+register(Op(
+    "mse_loss", mse_loss, {"pred": _mse_pred, "target": _mse_target}, kind="loss", accumulates=True,
+    sample=_mse_sample,
+))

@@ -1,0 +1,118 @@
+"""Layer and RMS normalization, each as one op: decoded once, computed in float, encoded once (S47)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from autoq.ops.axes import Axis, check_axes, reduced_size
+from autoq.ops.samples import Case
+from autoq.tape.op import Op, register
+
+
+def layer_norm(x: Any, weight: Any = None, bias: Any = None, *, axis: Axis = -1, eps: float = 1e-5) -> Any:
+    """(x - mean) / sqrt(var + eps) along axes, times `weight`, plus `bias`.
+
+    Source: Ba, Kiros and Hinton, "Layer Normalization", 2016.
+
+    Args:
+        x: Any shape.
+        weight: Broadcasts to `x`: (n,) for the last axis of length n. None for 1.
+        bias: Likewise; None for 0.
+        axis: The axis or axes over which mean and variance are taken.
+        eps: Added to the variance.
+
+    Raises:
+        ShapeError: An axis that `x` does not have.
+    """
+    check_axes("layer_norm", axis, x.shape)
+    count = reduced_size(x.shape, axis) or 1
+    y = x - np.add.reduce(x, axis=axis, keepdims=True) / count
+    y = y / np.sqrt(np.add.reduce(y * y, axis=axis, keepdims=True) / count + float(eps))
+    return _affine(y, weight, bias)
+
+
+def rms_norm(x: Any, weight: Any = None, *, axis: Axis = -1, eps: float = 1e-6) -> Any:
+    """x / sqrt(mean(x * x) + eps) along axes, times `weight`.
+
+    Source: Zhang and Sennrich, "Root Mean Square Layer Normalization", 2019.
+
+    Args:
+        x: Any shape.
+        weight: Broadcasts to `x`: (n,) for the last axis of length n. None for 1.
+        axis: The axis or axes over which the mean is taken.
+        eps: Added to the mean square.
+
+    Raises:
+        ShapeError: An axis that `x` does not have.
+    """
+    check_axes("rms_norm", axis, x.shape)
+    count = reduced_size(x.shape, axis) or 1
+    mean_square = np.add.reduce(x * x, axis=axis, keepdims=True) / count
+    return _affine(x / np.sqrt(mean_square + float(eps)), weight, None)
+
+
+def _affine(y: Any, weight: Any, bias: Any) -> Any:
+    if weight is not None:
+        y = y * weight
+    return y if bias is None else y + bias
+
+
+def _mean(F: Any, x: Any, axis: Axis) -> Any:
+    return F.mean(x, axis=axis, keepdims=True)
+
+
+def _scaled(F: Any, x: Any, axis: Axis, eps: float) -> tuple[Any, Any]:
+    """x divided by its root mean square, and the reciprocal of that."""
+    inverse = F.rsqrt(_mean(F, F.square(x), axis) + float(eps))
+    return x * inverse, inverse
+
+
+def _layer_norm_x(F: Any, g: Any, x: Any, weight: Any, axis: Axis, eps: float) -> Any:
+    """The cotangent less its part along 1 and along the normalized x, over the standard deviation."""
+    y, inverse = _scaled(F, x - _mean(F, x, axis), axis, eps)
+    g = g if weight is None else g * weight
+    return inverse * (g - _mean(F, g, axis) - y * _mean(F, g * y, axis))
+
+
+def _layer_norm_weight(F: Any, g: Any, x: Any, axis: Axis, eps: float) -> Any:
+    return g * _scaled(F, x - _mean(F, x, axis), axis, eps)[0]
+
+
+def _rms_norm_x(F: Any, g: Any, x: Any, weight: Any, axis: Axis, eps: float) -> Any:
+    """The cotangent less its part along the normalized x, over the root mean square."""
+    y, inverse = _scaled(F, x, axis, eps)
+    g = g if weight is None else g * weight
+    return inverse * (g - y * _mean(F, g * y, axis))
+
+
+def _rms_norm_weight(F: Any, g: Any, x: Any, axis: Axis, eps: float) -> Any:
+    return g * _scaled(F, x, axis, eps)[0]
+
+
+def _layer_norm_sample(rng: np.random.Generator) -> list[Case]:
+    x = rng.standard_normal((2, 3, 4))
+    weight, bias = rng.standard_normal((2, 4))
+    return [
+        ((x, weight, bias), {}),
+        ((x, weight), {}),
+        ((x,), {"axis": (0, 2), "eps": 0.1}),
+        ((x, rng.standard_normal((3, 4)), rng.standard_normal((3, 4))), {"axis": (-2, -1)}),
+    ]
+
+
+def _rms_norm_sample(rng: np.random.Generator) -> list[Case]:
+    x, weight = rng.standard_normal((2, 3, 4)), rng.standard_normal(4)
+    return [((x, weight), {}), ((x,), {"axis": 1, "eps": 0.1})]
+
+
+register(Op(
+    "layer_norm", layer_norm,
+    {"x": _layer_norm_x, "weight": _layer_norm_weight, "bias": lambda F, g: g},
+    accumulates=True, sample=_layer_norm_sample,
+))
+register(Op(
+    "rms_norm", rms_norm, {"x": _rms_norm_x, "weight": _rms_norm_weight},
+    accumulates=True, sample=_rms_norm_sample,
+))
