@@ -1,15 +1,16 @@
 # %% [markdown]
 # # A tape by hand
 #
-# Reverse-mode differentiation fits on a page. This tutorial builds it over NumPy arrays, adds a rounding step, and
-# meets the one question that decides whether gradients through quantized numbers are right: *which numbers does the
-# rule look at?* At the end the hand-made tape and autoq agree to the last digit that float32 has.
+# Reverse-mode differentiation fits on a page. This tutorial builds it over NumPy arrays, adds a rounding
+# step, and meets the one question that decides whether gradients through quantized numbers are right:
+# *which numbers does the rule look at?* At the end the hand-made tape and autoq agree to the last digit
+# that float32 has.
 #
 # ## What has to be remembered
 #
-# Take $y = \tanh(a \cdot b)$. When the program has run, we want $\partial y / \partial a$. The chain rule multiplies
-# the derivatives of the steps, last step first, so for each step we need to know what it was computed from, and how a
-# gradient of its result becomes a gradient of each operand. That is a node:
+# Take $y = \tanh(a \cdot b)$. When the program has run, we want $\partial y / \partial a$. The chain rule
+# multiplies the derivatives of the steps, last step first, so for each step we need to know what it was
+# computed from, and how a gradient of its result becomes a gradient of each operand. That is a node:
 
 # %%
 import numpy as np
@@ -18,7 +19,7 @@ import autoq as aq
 
 
 class Node:
-    """A value, the nodes it came from, and a rule for each: gradient of the value in, gradient of that parent out."""
+    """A value, the nodes it came from, and a rule for each: gradient of the value in, of the parent out."""
 
     count = 0
 
@@ -30,8 +31,9 @@ class Node:
 
 
 # %% [markdown]
-# An operation computes its value and says how to go back. The rule of a product reads the other factor; that of tanh
-# uses $\tanh'(x) = 1 - \tanh(x)^2$.
+# An operation computes its value and says how to go back. The rule of a product reads the other factor;
+# that of tanh uses $\tanh'(x) = 1 - \tanh(x)^2$.
+
 
 # %%
 def mul(a, b):
@@ -49,9 +51,10 @@ def total(x):
 # %% [markdown]
 # ## Going back
 #
-# A node's gradient is complete only when everything computed from it has contributed. Nodes are numbered as they are
-# made, and an operand is always made before its result, so walking from the highest number to the lowest is a valid
-# order. A heap gives it without recursion, and contributions of several users add up.
+# A node's gradient is complete only when everything computed from it has contributed. Nodes are numbered as
+# they are made, and an operand is always made before its result, so walking from the highest number to the
+# lowest is a valid order. A heap gives it without recursion, and contributions of several users add up.
+
 
 # %%
 def backward(output):
@@ -72,7 +75,9 @@ y = total(tanh(mul(mul(a, b), a)))  # a is used twice
 backward(y)
 
 # %% [markdown]
-# Is it right? Nudge one number and look. A central difference has an error of the order of the step squared.
+# Is it right? Nudge one number and look. A central difference has an error of the order of the step
+# squared.
+
 
 # %%
 def value_at(a_values):
@@ -88,9 +93,10 @@ assert abs(a.gradient[3] - difference) < 1e-8
 # %% [markdown]
 # ## Rounding in the middle
 #
-# Now let the product be stored in four bits: MXFP4, blocks of 32 values, each a multiple of one power of two times one
-# of 0, ½, 1, 1½, 2, 3, 4, 6. The derivative of rounding is zero or infinite, so training replaces it by 1. The gradient
-# goes *straight through*.
+# Now let the product be stored in four bits: MXFP4, blocks of 32 values, each a multiple of one power of
+# two times one of 0, ½, 1, 1½, 2, 3, 4, 6. The derivative of rounding is zero or infinite, so training
+# replaces it by 1. The gradient goes *straight through*.
+
 
 # %%
 def rounded(values):
@@ -104,9 +110,9 @@ def quantize(x):
 # %% [markdown]
 # ## Where the rule must look
 #
-# If the signal is quantized, tanh's *result* is stored rounded too. A tape that wants to save memory could keep only
-# this rounded result $\hat y$ and use $1 - \hat y^2$: in float arithmetic that is what everybody does. Compare it with
-# the derivative at the operand:
+# If the signal is quantized, tanh's *result* is stored rounded too. A tape that wants to save memory could
+# keep only this rounded result $\hat y$ and use $1 - \hat y^2$: in float arithmetic that is what everybody
+# does. Compare it with the derivative at the operand:
 
 # %%
 x = quantize(Node(np.linspace(-3, 3, 32)))
@@ -115,12 +121,15 @@ from_output = 1 - rounded(np.tanh(x.value)) ** 2
 
 wrong = np.abs(from_output - exact).mean() / exact.mean()
 dead = np.mean((from_output == 0) & (exact > 0))
-print(f"from the rounded output: {100 * wrong:.0f} % off on average, {100 * dead:.0f} % of the entries wrongly zero")
+print(
+    f"from the rounded output: {100 * wrong:.0f} % off on average, {100 * dead:.0f} % wrongly zero"
+)
 
 # %% [markdown]
-# Where tanh rounds to 1 the gradient is lost, and the neuron stays stuck for good. So a rule looks at the *operands* as
-# the forward pass saw them, decoded, and computes what else it needs again. That is what autoq does in every rule: the
-# tape keeps the packed operand, 4.25 bits a value here, and decodes it when backward gets there.
+# Where tanh rounds to 1 the gradient is lost, and the neuron stays stuck for good. So a rule looks at the
+# *operands* as the forward pass saw them, decoded, and computes what else it needs again. That is what
+# autoq does in every rule: the tape keeps the packed operand, 4.25 bits a value here, and decodes it when
+# backward gets there.
 
 # %%
 leaf = aq.tensor(np.linspace(-3, 3, 32, dtype=np.float32), requires_grad=True)
@@ -129,8 +138,8 @@ print(aq.Tape.of(result))
 result.dequantize().sum().backward()
 
 # %% [markdown]
-# The dtype of `result` is MXFP4: the signal stays packed from operation to operation. The gradient is float32, and it
-# is the derivative at the decoded operand.
+# The dtype of `result` is MXFP4: the signal stays packed from operation to operation. The gradient is
+# float32, and it is the derivative at the decoded operand.
 
 # %%
 by_hand = Node(np.linspace(-3, 3, 32))

@@ -1,9 +1,9 @@
 # %% [markdown]
 # # Numbers in blocks
 #
-# Eight, six or four bits can't hold a useful range and a useful precision at once. Block formats split the work: each
-# value has a small *element*, and a block of neighbours shares one *scale*. This tutorial looks at what such a block can
-# represent, at how its scale is chosen, and at what that does to real numbers.
+# Eight, six or four bits can't hold a useful range and a useful precision at once. Block formats split the
+# work: each value has a small *element*, and a block of neighbours shares one *scale*. This tutorial looks
+# at what such a block can represent, at how its scale is chosen, and at what that does to real numbers.
 #
 # ## Which values exist
 
@@ -16,10 +16,10 @@ import autoq as aq
 aq.scheme("mxfp4").element_format.values
 
 # %% [markdown]
-# MXFP4 has sixteen codes: sign, two exponent bits, one mantissa bit. With the block's largest magnitude set to 1, this is
-# what each format offers. On the evenly spaced axis, integers are regular and small floats crowd towards zero. On
-# the axis of octaves it is the other way round: floats keep a similar *relative* precision over several octaves, then
-# run out.
+# MXFP4 has sixteen codes: sign, two exponent bits, one mantissa bit. With the block's largest magnitude set
+# to 1, this is what each format offers. On the evenly spaced axis, integers are regular and small floats
+# crowd towards zero. On the axis of octaves it is the other way round: floats keep a similar *relative*
+# precision over several octaves, then run out.
 
 # %%
 aq.viz.representable_values("int4", "mxfp4", "mxfp6_e2m3", "mxfp6_e3m2", "int8", "mxfp8", "mxfp8_e5m2")
@@ -27,8 +27,9 @@ aq.viz.representable_values("int4", "mxfp4", "mxfp6_e2m3", "mxfp6_e3m2", "int8",
 # %% [markdown]
 # ## What a block costs
 #
-# One scale of 8 bits for 32 values adds a quarter of a bit to each. Smaller blocks follow the data more closely and cost
-# more. The number of bits is exact, because the storage is: words hold the codes without gaps.
+# One scale of 8 bits for 32 values adds a quarter of a bit to each. Smaller blocks follow the data more
+# closely and cost more. The number of bits is exact, because the storage is: words hold the codes without
+# gaps.
 
 # %%
 values = np.random.default_rng(0).standard_normal((256, 64), dtype=np.float32)
@@ -38,13 +39,13 @@ for scheme in (aq.mxfp8, aq.mxfp6_e2m3, aq.nvfp4, aq.mxfp4, aq.int4):
     print(f"{scheme.name:11} {q.bits_per_value:5.2f} bits a value   {error.sqnr:5.1f} dB signal to noise")
 
 # %% [markdown]
-# A rule of thumb is 6 dB a bit. NVFP4 spends a quarter bit more than MXFP4 on smaller blocks and a finer scale, and gains
-# a few dB. `int4` with its float32 scale takes 5 bits and places its levels evenly.
+# A rule of thumb is 6 dB a bit. NVFP4 spends a quarter bit more than MXFP4 on smaller blocks and a finer
+# scale, and gains a few dB. `int4` with its float32 scale takes 5 bits and places its levels evenly.
 #
 # ## One large neighbour
 #
-# The scale follows the largest magnitude of a block, so an outlier takes the precision of its neighbours. The others
-# are unaffected: that is what blocks are for.
+# The scale follows the largest magnitude of a block, so an outlier takes the precision of its neighbours.
+# The others are unaffected: that is what blocks are for.
 
 # %%
 calm = values[:1].copy()
@@ -52,28 +53,34 @@ spoiled = calm.copy()
 spoiled[0, 5] = 100.0
 for name, line in (("calm", calm), ("with an outlier", spoiled)):
     kept = aq.QTensor.quantize(line, aq.mxfp4).dequantize()
-    first, second = (np.mean((kept - line)[0, part] == -line[0, part]) for part in (slice(0, 32), slice(32, 64)))
-    print(f"{name:16} flushed to zero: {100 * first:3.0f} % of the first block, {100 * second:3.0f} % of the second")
+    first, second = (
+        np.mean((kept - line)[0, part] == -line[0, part]) for part in (slice(0, 32), slice(32, 64))
+    )
+    print(
+        f"{name:16} flushed to zero: {100 * first:3.0f} % of block one, {100 * second:3.0f} % of block two"
+    )
 
 # %% [markdown]
 # ## How a scale is chosen
 #
-# An MX scale is a power of two. Between two powers someone has to decide, and implementations disagree. `floor` is the
-# MX specification's rule: it takes the scale that fits the largest *power of two*, so a value above the largest
-# element saturates. `round_up`, the default here, takes the least scale under which nothing saturates.
+# An MX scale is a power of two. Between two powers someone has to decide, and implementations disagree.
+# `floor` is the MX specification's rule: it takes the scale that fits the largest *power of two*, so a
+# value above the largest element saturates. `round_up`, the default here, takes the least scale under which
+# nothing saturates.
 
 # %%
 aq.viz.scale_rules("mxfp4")
 
 # %% [markdown]
-# On the right, 1 means that the block's largest value survives. The saw teeth are rounding. What drops below them is
-# saturation: under `floor` a value of just under 8 comes back as 6, three quarters of itself. `ceil` never saturates, but
-# wastes up to an octave: between 4 and 6 it takes the next scale although the value would have fitted.
+# On the right, 1 means that the block's largest value survives. The saw teeth are rounding. What drops
+# below them is saturation: under `floor` a value of just under 8 comes back as 6, three quarters of itself.
+# `ceil` never saturates, but wastes up to an octave: between 4 and 6 it takes the next scale although the
+# value would have fitted.
 #
 # ## Which is better?
 #
-# Saturating hurts the few largest values a lot; the larger scale hurts all the others a little. On normally distributed
-# data:
+# Saturating hurts the few largest values a lot; the larger scale hurts all the others a little. On normally
+# distributed data:
 
 # %%
 figure, ax = plt.subplots(figsize=(6, 2.4), layout="constrained")
@@ -91,13 +98,14 @@ ax.spines[["top", "right"]].set_visible(False)
 figure
 
 # %% [markdown]
-# They are closer than the dispute suggests. In training the choice is about something else: a saturated value has a
-# gradient that points nowhere useful, and `round_up` has none.
+# They are closer than the dispute suggests. In training the choice is about something else: a saturated
+# value has a gradient that points nowhere useful, and `round_up` has none.
 #
 # ## What you can rely on
 #
-# Under MX rules a decoded tensor encodes to itself: passing a signal through a layout change costs nothing the first
-# encoding hasn't cost already. And nothing is lost silently: a block with a NaN in it decodes to NaN.
+# Under MX rules a decoded tensor encodes to itself: passing a signal through a layout change costs nothing
+# the first encoding hasn't cost already. And nothing is lost silently: a block with a NaN in it decodes to
+# NaN.
 
 # %%
 for scheme in (aq.mxfp8, aq.mxfp6_e3m2, aq.mxfp4, aq.mxint8):

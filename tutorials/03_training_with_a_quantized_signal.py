@@ -1,9 +1,9 @@
 # %% [markdown]
 # # Training with a quantized signal
 #
-# The networks that `make train` trains, step by step: real scans of handwritten digits, a small network, and activations
-# that are packed from the first layer to the logits. At the end we know what this costs in accuracy and what it saves
-# in memory, measured.
+# The networks that `make train` trains, step by step: real scans of handwritten digits, a small network,
+# and activations that are packed from the first layer to the logits. At the end we know what this costs in
+# accuracy and what it saves in memory, measured.
 #
 # ## Data
 
@@ -16,7 +16,10 @@ from autoq.train.digits import Recipe, as_signal, build, evaluate, train
 from autoq.train.measure import network_errors, tape_cost
 
 digits = aq.data.digits(seed=0)
-print(f"{len(digits.train_x)} scans to train on, {len(digits.test_x)} to test on, {digits.train_x.shape[1]} grey values")
+print(
+    f"{len(digits.train_x)} scans to train on, {len(digits.test_x)} to test on, "
+    f"{digits.train_x.shape[1]} grey values each"
+)
 
 figure, axes = plt.subplots(1, 10, figsize=(9, 1.2))
 for ax, image, label in zip(axes, digits.train_x, digits.train_y, strict=False):
@@ -35,8 +38,9 @@ x = aq.tensor(digits.train_x[:64]).quantize(aq.mxfp8)
 print(x, x.qtensor.nbytes, "bytes instead of", digits.train_x[:64].nbytes)
 
 # %% [markdown]
-# The layers' weights are parameters, and parameters don't vote on dtypes. So the signal passes through the layers as
-# what it is, until the last layer asks for float32: logits feed a loss, and an MXFP8 logit near 30 has steps of 2.
+# The layers' weights are parameters, and parameters don't vote on dtypes. So the signal passes through the
+# layers as what it is, until the last layer asks for float32: logits feed a loss, and an MXFP8 logit near
+# 30 has steps of 2.
 
 # %%
 model = build(Recipe(signal="mxfp8", weights="nvfp4"))
@@ -58,8 +62,8 @@ print(aq.Tape.of(loss))
 # %% [markdown]
 # ## A step
 #
-# Forward, backward, update. The weight that is trained is float32; each forward pass encodes it to NVFP4 and computes with
-# exactly those numbers, and the gradient passes straight through the rounding.
+# Forward, backward, update. The weight that is trained is float32; each forward pass encodes it to NVFP4
+# and computes with exactly those numbers, and the gradient passes straight through the rounding.
 
 # %%
 optimizer = aq.optim.AdamW(model.parameters(), lr=3e-3)
@@ -73,8 +77,9 @@ for number in range(5):
 # %% [markdown]
 # ## Three runs
 #
-# `train` is this loop over shuffled batches, with a learning rate that falls along half a cosine. The same seed means the
-# same split, the same starting weights and the same order of batches, so the runs differ only in their formats.
+# `train` is this loop over shuffled batches, with a learning rate that falls along half a cosine. The same
+# seed means the same split, the same starting weights and the same order of batches, so the runs differ
+# only in their formats.
 
 # %%
 recipes = [Recipe(epochs=25), Recipe("mxfp8", epochs=25), Recipe("mxfp8", "nvfp4", epochs=25)]
@@ -95,19 +100,22 @@ aq.viz.loss_curves(
 # %% [markdown]
 # ## Where the error comes from
 #
-# For each tensor of the network: the ratio of signal to rounding noise, the share of values that saturate and the share that
-# are flushed to zero. Each layer is compared with itself in float32 on the same packed input, so that an entry shows
-# its own rounding only.
+# For each tensor of the network: the ratio of signal to rounding noise, the share of values that saturate
+# and the share that are flushed to zero. Each layer is compared with itself in float32 on the same packed
+# input, so that an entry shows its own rounding only.
 
 # %%
 aq.viz.quantization_error(
-    {name: network_errors(result.model, result.recipe, digits.test_x) for name, result in list(results.items())[1:]}
+    {
+        name: network_errors(result.model, result.recipe, digits.test_x)
+        for name, result in list(results.items())[1:]
+    }
 )
 
 # %% [markdown]
-# The four-bit weights are some 10 dB noisier than the eight-bit signal, and yet the accuracy hardly moves: the network
-# was trained with the rounding in place and has arranged itself around it. Applied *after* training, the same rounding
-# costs more:
+# The four-bit weights are some 10 dB noisier than the eight-bit signal, and yet the accuracy hardly moves:
+# the network was trained with the rounding in place and has arranged itself around it. Applied *after*
+# training, the same rounding costs more:
 
 # %%
 plain = results["float32"]
@@ -116,8 +124,10 @@ quantized_afterwards.load_state_dict(plain.model.state_dict())
 _, before = evaluate(plain.model, plain.recipe, digits.test_x, digits.test_y)
 _, after = evaluate(quantized_afterwards, plain.recipe, digits.test_x, digits.test_y)
 trained = train(Recipe(weights="int2", epochs=25), digits)
-print(f"float weights {100 * before:.1f} %, int2 afterwards {100 * after:.1f} %, int2 while training "
-      f"{100 * trained.test_accuracy[-1]:.1f} %")
+print(
+    f"float weights {100 * before:.1f} %, int2 afterwards {100 * after:.1f} %, int2 while training "
+    f"{100 * trained.test_accuracy[-1]:.1f} %"
+)
 
 # %% [markdown]
 # ## What this tutorial claims

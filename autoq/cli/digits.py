@@ -32,7 +32,12 @@ def recipes_of(options: argparse.Namespace) -> list[Recipe]:
     pairs: Sequence[tuple[str, str]] = STANDARD
     if options.signal is not None or options.weights is not None:
         pairs = [(options.signal or FLOAT, options.weights or FLOAT)]
-    common = {"seed": options.seed, "epochs": options.epochs, "batch_size": options.batch_size, "lr": options.lr}
+    common = {
+        "seed": options.seed,
+        "epochs": options.epochs,
+        "batch_size": options.batch_size,
+        "lr": options.lr,
+    }
     return [Recipe(signal, weights, **common) for signal, weights in pairs]
 
 
@@ -79,7 +84,9 @@ def draw(results: Sequence[Result], digits: Split, folder: Path) -> list[Path]:
         ),
         "weights": weight_histogram({name: _first_weight(result) for name, result in named.items()}),
     }
-    errors = {name: network_errors(result.model, result.recipe, digits.test_x) for name, result in named.items()}
+    errors = {
+        name: network_errors(result.model, result.recipe, digits.test_x) for name, result in named.items()
+    }
     errors = {name: records for name, records in errors.items() if records}
     if errors:
         charts["quantization_error"] = quantization_error(errors)

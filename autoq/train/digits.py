@@ -45,7 +45,9 @@ class Recipe:
         scheme_or_float(self.signal)
         scheme_or_float(self.weights)
         if self.epochs < 1:
-            raise ArgumentError(f"epochs is {self.epochs}.", "an integer of at least 1", "Train for one epoch or more.")
+            raise ArgumentError(
+                f"epochs is {self.epochs}.", "an integer of at least 1", "Train for one epoch or more."
+            )
 
     @property
     def name(self) -> str:
@@ -117,7 +119,9 @@ class Result:
     steps: int = 0
 
 
-def train(recipe: Recipe, digits: Split | None = None, progress: Callable[[Iterable[int]], Any] = iter) -> Result:
+def train(
+    recipe: Recipe, digits: Split | None = None, progress: Callable[[Iterable[int]], Any] = iter
+) -> Result:
     """Train a network from scratch.
 
     Args:
@@ -156,7 +160,9 @@ def step(model: aq.nn.Module, optimizer: aq.optim.Optimizer, x: aq.Tensor, label
     return loss
 
 
-def evaluate(model: aq.nn.Module, recipe: Recipe, images: np.ndarray, labels: np.ndarray) -> tuple[float, float]:
+def evaluate(
+    model: aq.nn.Module, recipe: Recipe, images: np.ndarray, labels: np.ndarray
+) -> tuple[float, float]:
     """Mean cross-entropy in nats, and the share that is classified right."""
     with aq.no_grad():
         logits = model(as_signal(images, recipe))

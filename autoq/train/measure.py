@@ -61,7 +61,9 @@ def _signal_errors(model: aq.nn.Sequential, recipe: Recipe, images: np.ndarray) 
 
 
 def _weight_errors(model: aq.nn.Sequential) -> list[TensorError]:
-    linears = [layer for layer in model if isinstance(layer, aq.nn.Linear) and layer.weight_scheme is not None]
+    linears = [
+        layer for layer in model if isinstance(layer, aq.nn.Linear) and layer.weight_scheme is not None
+    ]
     return [
         tensor_error(f"weight {number}", layer.weight.numpy(), layer.packed_weight())
         for number, layer in enumerate(linears, start=1)

@@ -53,13 +53,15 @@ def relative_values(scheme: QuantScheme) -> np.ndarray:
     return values[values <= element.maximum] / element.maximum
 
 
-def scale_rules(scheme: QuantScheme | str = "mxfp4", rules: Sequence[str] | None = None, octaves: int = 2) -> Figure:
-    """What each scale rule does to a block's largest value: the scale it takes, and what is left of the value.
+def scale_rules(
+    scheme: QuantScheme | str = "mxfp4", rules: Sequence[str] | None = None, octaves: int = 2
+) -> Figure:
+    """What each scale rule does to a block's largest value: the scale taken, and what is left of the value.
 
     Args:
         scheme: A scheme or its name; its rule is replaced by each of ``rules`` in turn.
         rules: Names of scale rules; all that the scheme's scale format offers by default.
-        octaves: How many doublings of the largest value to show, from the largest element value up.
+        octaves: How many doublings to show, from the largest element value up.
 
     Example:
         >>> figure = scale_rules("mxfp4", rules=("floor", "round_up"))
@@ -74,7 +76,9 @@ def scale_rules(scheme: QuantScheme | str = "mxfp4", rules: Sequence[str] | None
     for name, colour in zip(names, _cycle(len(names)), strict=True):
         scales, kept = scale_and_kept(base.replace(scale_rule=name), amax)
         for ax, values, end in zip((left, right), (scales, kept), ends, strict=True):
-            ax.plot(amax, values, color=colour, linewidth=1.5, drawstyle="steps-post" if ax is left else "default")
+            ax.plot(
+                amax, values, color=colour, linewidth=1.5, drawstyle="steps-post" if ax is left else "default"
+            )
             end.append((amax[-1], values[-1], name, colour))
     right.axhline(1, color=MUTED, linewidth=0.8, linestyle=":", zorder=0)
     _finish(left, "scale of the block", f"{base.name}: the scale each rule takes")

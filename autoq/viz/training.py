@@ -64,6 +64,7 @@ def quantization_error(errors: Mapping[str, Sequence[TensorError]]) -> Figure:
             ax.plot([value(record) for record in records], heights, linestyle="", markersize=5.5, **style)
         ax.set_xlabel(label, fontsize=8.5)
         ax.set_xlim(left=0)
+    _mark_exact(axes[0], names, errors)
     axes[0].set_yticks(range(len(names)), names)
     axes[0].set_ylim(len(names) - 0.5, -0.5)
     for ax in axes[1:]:
@@ -71,6 +72,16 @@ def quantization_error(errors: Mapping[str, Sequence[TensorError]]) -> Figure:
     handles, labels = axes[0].get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside upper left", ncols=len(labels), frameon=False, fontsize=8.5)
     return figure
+
+
+def _mark_exact(ax: Axes, names: Sequence[str], errors: Mapping[str, Sequence[TensorError]]) -> None:
+    """Write ``exact`` where a tensor has no error at all: infinity has no place on an axis."""
+    for position, records in enumerate(errors.values()):
+        for record in records:
+            if np.isinf(record.sqnr):
+                place = (1.0, names.index(record.name) + 0.22 * (position - (len(errors) - 1) / 2))
+                style = {"color": COLOURS[1 + position], "fontsize": 7.5, "ha": "right", "va": "center"}
+                ax.text(*place, "exact", transform=ax.get_yaxis_transform(), **style)
 
 
 _MEASURES = {
@@ -115,9 +126,18 @@ def _scaled_histogram(ax: Axes, values: np.ndarray, q: QTensor, colour: str, bin
     marks = np.unique(element.values[np.isfinite(element.values)])
     marks = marks[(marks >= element.minimum) & (marks <= element.maximum)]
     _histogram(ax, units.ravel(), colour, bins, "weight / scale of its block")
-    ax.plot(marks, np.zeros(len(marks)), linestyle="", marker="|", markersize=9, color=COLOURS[2], clip_on=False)
-    ax.annotate(f"{len(marks)} representable values", (0.98, 0.97), xycoords="axes fraction", ha="right",
-                va="top", fontsize=8, color=COLOURS[2])
+    ax.plot(
+        marks, np.zeros(len(marks)), linestyle="", marker="|", markersize=9, color=COLOURS[2], clip_on=False
+    )
+    ax.annotate(
+        f"{len(marks)} representable values",
+        (0.98, 0.97),
+        xycoords="axes fraction",
+        ha="right",
+        va="top",
+        fontsize=8,
+        color=COLOURS[2],
+    )
 
 
 def _histogram(ax: Axes, values: np.ndarray, colour: str, bins: int, label: str) -> None:

@@ -1,4 +1,4 @@
-"""What is installed: a wheel with its kernels, from a checkout with and without symlinks, and from an sdist."""
+"""What is installed: the same wheel from a checkout with and without symlinks and from an sdist."""
 
 from __future__ import annotations
 
@@ -43,7 +43,13 @@ def python(*arguments: str, cwd: Path | None = None, path: Path | None = None) -
     """Run Python with ``arguments``; ``path`` goes first on its import path. Return what it prints."""
     environment = {**os.environ, "PYTHONPATH": str(path or "")}
     result = subprocess.run(
-        [sys.executable, *arguments], cwd=cwd, env=environment, capture_output=True, text=True, timeout=300, check=False
+        [sys.executable, *arguments],
+        cwd=cwd,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
     )
     assert result.returncode == 0, result.stderr
     return result.stdout
@@ -62,7 +68,9 @@ def modules_of(wheel: Path) -> set[str]:
 
 def expected_modules() -> set[str]:
     """Every module in the checkout, under the name it is imported by."""
-    found = {f"autoq/kernels/{path.relative_to(ROOT / 'kernels')}" for path in (ROOT / "kernels").rglob("*.py")}
+    found = {
+        f"autoq/kernels/{path.relative_to(ROOT / 'kernels')}" for path in (ROOT / "kernels").rglob("*.py")
+    }
     for path in (ROOT / "autoq").rglob("*.py"):
         if (ROOT / "autoq/kernels") not in path.parents:
             found.add(str(path.relative_to(ROOT)))

@@ -9,14 +9,25 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-HEAVY = ("numba", "llvmlite", "cupy", "matplotlib", "hypothesis", "sklearn", "scipy", "tqdm", "safetensors", "torch")
+HEAVY = (
+    "numba",
+    "llvmlite",
+    "cupy",
+    "matplotlib",
+    "hypothesis",
+    "sklearn",
+    "scipy",
+    "tqdm",
+    "safetensors",
+    "torch",
+)
 
 REFUSE_ALL_BUT_CORE = """
 import importlib.abc, sys
 
 class Refuse(importlib.abc.MetaPathFinder):
-    refused = {"matplotlib", "safetensors", "sklearn", "scipy", "tqdm", "hypothesis", "pytest", "threadpoolctl",
-               "cupy", "torch", "pandas", "PIL", "IPython"}
+    refused = {"matplotlib", "safetensors", "sklearn", "scipy", "tqdm", "hypothesis", "pytest",
+               "threadpoolctl", "cupy", "torch", "pandas", "PIL", "IPython"}
     def find_spec(self, name, path=None, target=None):
         if name.partition(".")[0] in self.refused:
             raise ModuleNotFoundError(f"{name} is not a core package", name=name)

@@ -1,0 +1,96 @@
+"""The charts draw what the data says: points, labels and counts are read back from the figures."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import autoq as aq
+from autoq.viz.formats import relative_values, scale_and_kept
+from autoq.viz.style import spread
+from autoq.viz.training import TensorError
+
+WEIGHTS = np.random.default_rng(0).standard_normal((16, 64), dtype=np.float32)
+
+
+def labels(ax):
+    return {text.get_text(): text for text in ax.texts}
+
+
+def test_loss_curves_draw_each_run_in_both_panels_and_name_it_at_its_end():
+    train, test = {"a": [2.0, 1.0, 0.5], "b": [2.0, 1.5, 1.2]}, {"a": [2.1, 1.4, 0.9], "b": [2.2, 1.9, 1.7]}
+    figure = aq.viz.loss_curves(train, test)
+    for ax, losses in zip(figure.axes, (train, test), strict=True):
+        assert [line.get_ydata().tolist() for line in ax.lines] == list(losses.values())
+        assert ax.lines[0].get_xdata().tolist() == [1, 2, 3]
+        named = labels(ax)
+        assert named["a"].get_position()[1] < named["b"].get_position()[1]
+        assert [named[name].get_color() for name in losses] == [line.get_color() for line in ax.lines]
+
+
+def test_labels_of_nearby_lines_do_not_overlap():
+    placed = spread([0.5, 0.501, 0.499, 0.1], gap=0.05)
+    assert np.all(np.diff(np.sort(placed)) >= 0.05 - 1e-6)
+    assert np.argsort(placed).tolist() == [3, 2, 0, 1]
+
+
+def test_quantization_error_puts_each_record_in_its_row_and_panel():
+    runs = {
+        "mxfp8": [TensorError("input", 30.0, 0.0, 0.25), TensorError("layer", 28.0, 0.1, 0.0)],
+        "int4": [TensorError("layer", 15.0, 0.0, 0.5)],
+    }
+    sqnr, saturated, flushed = aq.viz.quantization_error(runs).axes
+    assert [text.get_text() for text in sqnr.get_yticklabels()] == ["input", "layer"]
+    assert sqnr.lines[0].get_xdata().tolist() == [30.0, 28.0]
+    assert saturated.lines[0].get_xdata().tolist() == [0.0, 10.0]
+    assert flushed.lines[1].get_xdata().tolist() == [50.0]
+    assert flushed.lines[1].get_ydata().tolist() == [1]
+
+
+def test_an_exact_tensor_is_written_as_exact():
+    figure = aq.viz.quantization_error(
+        {"run": [TensorError("input", 20.0, 0, 0), TensorError("relu", np.inf, 0, 0)]}
+    )
+    assert "exact" in labels(figure.axes[0])
+
+
+def test_weight_histogram_counts_every_weight_and_marks_every_representable_value():
+    q = aq.QTensor.quantize(WEIGHTS, aq.nvfp4)
+    packed, plain = aq.viz.weight_histogram({"nvfp4": (WEIGHTS, q), "float32": (WEIGHTS, None)}).axes
+    assert sum(bar.get_height() for bar in packed.patches) == WEIGHTS.size
+    assert sum(bar.get_height() for bar in plain.patches) == WEIGHTS.size
+    assert packed.lines[0].get_xdata().tolist() == sorted({*(-v for v in E2M1), *E2M1})
+    assert not plain.lines
+
+
+E2M1 = (0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0)
+
+
+def test_representable_values_are_those_of_the_record_over_the_largest():
+    assert relative_values(aq.mxfp4).tolist() == pytest.approx([v / 6 for v in E2M1])
+    assert len(relative_values(aq.int8)) == 128
+    even, octaves = aq.viz.representable_values("mxfp4", aq.int4).axes
+    assert len(even.lines[0].get_xdata()) == 8
+    assert len(octaves.lines[0].get_xdata()) == 7
+    assert [text.get_text() for text in even.get_yticklabels()] == ["mxfp4, 4.25 bits", "int4, 5 bits"]
+
+
+def test_representable_values_of_nothing_is_an_error_that_says_what_to_pass():
+    with pytest.raises(aq.errors.ArgumentError, match="one or more"):
+        aq.viz.representable_values()
+
+
+@pytest.mark.parametrize(("rule", "kept"), [("floor", 0.75), ("round_up", 1.0), ("ceil", 1.0)])
+def test_scale_rules_show_where_the_largest_value_saturates(rule, kept):
+    amax = np.array([6.0, 8.0 - 2**-20], np.float32)
+    scales, left = scale_and_kept(aq.mxfp4.replace(scale_rule=rule), amax)
+    assert left[1] == pytest.approx(kept, rel=1e-6)
+    assert scales.tolist() == (
+        [1.0, 1.0] if rule == "floor" else [1.0, 2.0] if rule == "round_up" else [2.0, 2.0]
+    )
+
+
+def test_scale_rules_draw_one_line_a_rule_in_both_panels():
+    scale, kept = aq.viz.scale_rules("mxfp8").axes
+    assert set(labels(scale)) == set(labels(kept)) == {"round_up", "floor", "ceil", "even"}
+    assert min(line.get_ydata().min() for line in kept.lines[:1]) >= 0.93
