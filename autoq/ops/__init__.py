@@ -7,6 +7,7 @@ from autoq.ops import compare as compare
 from autoq.ops import elementwise as elementwise
 from autoq.ops import hadamard as hadamard
 from autoq.ops import index as index
+from autoq.ops import join as join
 from autoq.ops import layout as layout
 from autoq.ops import loss as loss
 from autoq.ops import matmul as matmul

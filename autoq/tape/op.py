@@ -7,6 +7,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from autoq.errors import ArgumentError
 
 KINDS = ("float", "layout", "index", "cast", "loss")
@@ -111,13 +113,11 @@ def register(op: Op) -> Op:
 
 def _signature(op: Op) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """The names of the operands and of the static arguments."""
+    if isinstance(op.forward, np.ufunc):  # its keywords (out, where, ...) are none of ours
+        return op.operands, ()
     if op.operands:
-        positional = op.operands
-        try:
-            parameters = inspect.signature(op.forward).parameters.values()
-        except ValueError:  # NumPy ufuncs have none
-            return positional, ()
-        return positional, tuple(p.name for p in parameters if p.kind is p.KEYWORD_ONLY)
+        parameters = inspect.signature(op.forward).parameters.values()
+        return op.operands, tuple(p.name for p in parameters if p.kind is p.KEYWORD_ONLY)
     parameters = inspect.signature(op.forward).parameters.values()
     positional = tuple(p.name for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD))
     return positional, tuple(p.name for p in parameters if p.kind is p.KEYWORD_ONLY)
