@@ -1,0 +1,413 @@
+"""Arrays to packed arrays and back: quantize, dequantize, pack and unpack, in storage order."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ..errors import ArgumentError, DTypeError, NonFiniteError, ShapeError
+from ..schemes import QuantScheme
+from ..schemes.scale import NVFP4_RULES
+from .blocks import from_blocks, to_blocks
+from .layout import Array, Shape, grid_shape, line_words, words_shape
+from .plan import Plan, codec_of, kernels, plan_of
+
+FLOAT32 = np.dtype(np.float32)
+# Values converted to float32 at a time: 4 MiB, large enough for the kernels to use their threads.
+CHUNK = 1 << 20
+SMALLEST_NORMAL = np.float32(2.0**-126)
+FLOATS = ("float16", "bfloat16", "float32", "float64")
+
+
+class Packed(NamedTuple):
+    """The arrays of a packed tensor.
+
+    Attributes:
+        words: uint32, shape[:-1] + (words a line,).
+        scales: Stored scales, one a block, of the block grid's shape.
+        tensor_scale: float32 scale of the whole tensor under two-level schemes, else None.
+    """
+
+    words: Array
+    scales: Array
+    tensor_scale: np.float32 | None
+
+
+def quantize(x: Array, scheme: QuantScheme, *, scales: Any = None, draw: Any = None) -> Packed:
+    """Encode an array.
+
+    Args:
+        x: float16, bfloat16, float32 or float64, any strides; rounded to float32 first.
+        scheme: What to encode in.
+        scales: Given scales instead of calibrated ones: floats of the block grid's shape, or
+            ``(block_scales, tensor_amax)`` for two-level schemes.
+        draw: ``(seed, stream)`` for stochastic rounding.
+
+    Raises:
+        DTypeError: If ``x`` is not a float array.
+        ShapeError: If the blocks have more axes than ``x``, or given scales don't fit the grid.
+        ArgumentError: If stochastic rounding gets no draw.
+        NonFiniteError: Under ``nonfinite="raise"``.
+
+    Source: OCP Microscaling Formats (MX) v1.0 §6.3 for the MX schemes.
+
+    Example:
+        >>> from autoq.schemes import scheme
+        >>> packed = quantize(np.ones((2, 64), np.float32), scheme("mxfp8"))
+        >>> packed.words.shape, packed.scales.shape
+        ((2, 16), (2, 2))
+    """
+    return _quantize(x, scheme, scales, draw, None)
+
+
+def _quantize(x: Array, scheme: QuantScheme, scales: Any, draw: Any, amax: float | None) -> Packed:
+    plan = plan_of(scheme)
+    if (
+        plan.direct
+        and scales is None
+        and type(x) is np.ndarray
+        and x.dtype is FLOAT32
+        and x.size
+        and x.ndim
+        and x.flags.c_contiguous
+    ):
+        return _quantize_direct(x, plan)
+    x = _float_array(x)
+    if scheme.rounding != "nearest" and draw is None:
+        raise ArgumentError(
+            f"rounding={scheme.rounding!r} without random numbers",
+            "a draw of a Generator",
+            "Pass rng=autoq.Generator(seed).",
+        )
+    grid = grid_shape(x.shape, scheme.extents(x.ndim))
+    if scheme.nonfinite == "raise":
+        _refuse_nonfinite(x, scheme)
+    given, given_amax = _given(scales, grid, scheme)
+    amax = given_amax if amax is None else amax
+    if scheme.tensor_scale and amax is None:
+        amax = finite_amax(x)
+    if x.size == 0:
+        return Packed(
+            np.zeros(words_shape(x.shape, plan.bits), np.uint32),
+            np.full(grid, zero_scale(scheme), plan.scale_dtype),
+            tensor_scale_of(scheme, amax),
+        )
+    out = Packed(
+        np.empty(words_shape(x.shape, plan.bits), np.uint32),
+        np.empty(grid, plan.scale_dtype),
+        tensor_scale_of(scheme, amax),
+    )
+    encode = _encode_lines if plan.lines else _encode_blocks
+    encode(x, scheme, out, {"tensor_amax": amax or 0.0, "given": given, "draw": draw})
+    return out
+
+
+def encode(x: Array, scheme: QuantScheme, tensor_amax: float | None = None) -> Packed:
+    """Encode the result of an op: rounded to nearest whatever the scheme says, since only casts draw (S41).
+
+    ``tensor_amax`` is the magnitude to take the tensor scale of, where ``x`` is a part of the tensor.
+    """
+    return _quantize(x, nearest(scheme), None, None, tensor_amax)
+
+
+@lru_cache(maxsize=256)
+def nearest(scheme: QuantScheme) -> QuantScheme:
+    """The scheme with rounding to nearest."""
+    return scheme if scheme.rounding == "nearest" else scheme.replace(rounding="nearest")
+
+
+def _quantize_direct(x: Array, plan: Plan) -> Packed:
+    """Encode contiguous float32 lines: one kernel call."""
+    shape = x.shape
+    n, leading = shape[-1], shape[:-1]
+    words = np.empty((*leading, line_words(n, plan.bits)), np.uint32)
+    scales = np.empty((*leading, -(-n // plan.block)), plan.scale_dtype)
+    bytes_ = words.view(np.uint8)
+    if len(shape) == 2:
+        plan.quantize_lines(x, plan.codec, plan.block, bytes_, scales)
+    else:
+        lines = math.prod(leading)
+        plan.quantize_lines(
+            x.reshape(lines, n),
+            plan.codec,
+            plan.block,
+            bytes_.reshape(lines, -1),
+            scales.reshape(lines, -1),
+        )
+    return Packed(words, scales, None)
+
+
+def _encode_lines(x: Array, scheme: QuantScheme, out: Packed, options: dict[str, Any]) -> None:
+    """Encode with blocks that lie within lines, a chunk of lines at a time."""
+    plan, n = plan_of(scheme), x.shape[-1]
+    lines = x.size // n
+    codec = codec_of(scheme, options["given"] is not None)
+    words = out.words.view(np.uint8).reshape(lines, -1)
+    scales = out.scales.reshape(lines, -1)
+    given = options.pop("given")
+    # Draws are numbered from the first value of a call, so a stochastic cast is one call.
+    rows = lines if options["draw"] is not None else max(1, CHUNK // n)
+    for start, chunk in float32_rows(x.reshape(lines, n), rows):
+        part = slice(start, start + len(chunk))
+        plan.quantize_lines(
+            chunk,
+            codec,
+            plan.block,
+            words[part],
+            scales[part],
+            given=None if given is None else given.reshape(lines, -1)[part],
+            **options,
+        )
+
+
+def _encode_blocks(x: Array, scheme: QuantScheme, out: Packed, options: dict[str, Any]) -> None:
+    """Encode with blocks across lines: gather blocks, encode them to codes, pack the codes by lines."""
+    given = options.pop("given")
+    extents = tuple(e or n for e, n in zip(scheme.extents(x.ndim), x.shape, strict=True))
+    values, counts = to_blocks(as_float32(x), extents)
+    index = None
+    if options["draw"] is not None:
+        index = to_blocks(np.arange(x.size).reshape(x.shape), extents).values
+    codes = np.empty(values.shape, np.uint8)
+    kernels().quantize_blocks(
+        values,
+        counts,
+        codec_of(scheme, given is not None),
+        codes,
+        out.scales.reshape(-1),
+        index=index,
+        given=None if given is None else given.reshape(-1),
+        **options,
+    )
+    pack(from_blocks(codes, x.shape, extents), scheme.element_bits, out.words)
+
+
+def dequantize(
+    words: Array,
+    scales: Array,
+    tensor_scale: np.float32 | None,
+    scheme: QuantScheme,
+    shape: Shape,
+    dtype: Any = FLOAT32,
+    out: Array | None = None,
+) -> Array:
+    """Decode a packed array.
+
+    Args:
+        words: uint32, shape[:-1] + (words a line,), any strides.
+        scales: Stored scales of the block grid, any strides.
+        tensor_scale: float32, or None.
+        scheme: What the array is encoded in.
+        shape: The array's shape in storage order.
+        dtype: Float dtype of the result; rounded from float32.
+        out: Where to write, of ``shape`` and ``dtype``.
+
+    Example:
+        >>> from autoq.schemes import scheme
+        >>> packed = quantize(np.ones(32, np.float32), scheme("mxfp8"))
+        >>> float(dequantize(*packed, scheme("mxfp8"), (32,)).sum())
+        32.0
+    """
+    plan = plan_of(scheme)
+    target = out
+    if out is None or out.dtype is not FLOAT32 or not out.flags.c_contiguous:
+        target = np.empty(shape, FLOAT32)
+    assert target is not None
+    if target.size:
+        _decode(words, scales, tensor_scale, plan, target)
+    if out is None:
+        return target if dtype is FLOAT32 or dtype is np.float32 else cast(target, dtype)
+    if target is not out:
+        with np.errstate(over="ignore"):
+            out[...] = target
+    return out
+
+
+def _decode(words: Array, scales: Array, tensor_scale: np.float32 | None, plan: Plan, out: Array) -> None:
+    if not words.flags.c_contiguous:
+        words = np.ascontiguousarray(words)
+    if plan.lines:
+        n, block = out.shape[-1], plan.block
+        if not scales.flags.c_contiguous:
+            scales = np.ascontiguousarray(scales)
+    else:
+        n, block, scales = _line_scales(scales, plan, out.shape)
+    bytes_ = words.view(np.uint8)
+    if out.ndim != 2:
+        lines = out.size // n
+        out, bytes_, scales = out.reshape(lines, n), bytes_.reshape(lines, -1), scales.reshape(lines, -1)
+    plan.dequantize_lines(bytes_, scales, tensor_scale, plan.codec, block, out)
+
+
+def _line_scales(scales: Array, plan: Plan, shape: Shape) -> tuple[int, int, Array]:
+    """Length of a line, block extent along it and the scales line by line, for other blocks than lines'."""
+    n = shape[-1] if shape else 1
+    lines = math.prod(shape) // n
+    if plan.block == 0:
+        return n, n, np.ascontiguousarray(np.broadcast_to(scales.reshape(1, 1), (lines, 1)))
+    for axis in range(scales.ndim - 1):
+        if scales.shape[axis] != shape[axis]:
+            extent = plan.extents[axis - scales.ndim]
+            scales = np.repeat(scales, extent, axis)[(slice(None),) * axis + (slice(shape[axis]),)]
+    return n, plan.block, np.ascontiguousarray(scales)
+
+
+def pack(codes: Array, bits: int, out: Array | None = None) -> Array:
+    """Pack uint8 codes into words along the last axis.
+
+    Example:
+        >>> hex(pack(np.array([1, 2, 3], np.uint8), 4)[0])
+        '0x321'
+    """
+    words = np.zeros(words_shape(codes.shape, bits), np.uint32) if out is None else out
+    if codes.size:
+        n = codes.shape[-1] if codes.ndim else 1
+        flat = np.ascontiguousarray(codes).reshape(-1, n)
+        kernels().pack_lines(flat, bits, words.view(np.uint8).reshape(len(flat), -1))
+    return words
+
+
+def unpack(words: Array, bits: int, shape: Shape) -> Array:
+    """The uint8 codes of ``shape`` that ``words`` hold.
+
+    Example:
+        >>> unpack(np.array([0x321], np.uint32), 4, (3,)).tolist()
+        [1, 2, 3]
+    """
+    codes = np.empty(shape, np.uint8)
+    if codes.size:
+        n = shape[-1] if shape else 1
+        lines = codes.size // n
+        flat = np.ascontiguousarray(words).view(np.uint8).reshape(lines, -1)
+        kernels().unpack_lines(flat, bits, n, codes.reshape(lines, n))
+    return codes
+
+
+def effective_scales(scales: Array, tensor_scale: np.float32 | None, scheme: QuantScheme) -> Array:
+    """float32 factor of each block: its scale times the tensor's.
+
+    Example:
+        >>> from autoq.schemes import scheme
+        >>> effective_scales(np.array([128], np.uint8), None, scheme("mxfp8")).tolist()
+        [2.0]
+    """
+    values: Array = scheme.scale_format.decode(scales)
+    return values if tensor_scale is None else values * tensor_scale
+
+
+def tensor_scale_of(scheme: QuantScheme, amax: float | None) -> np.float32 | None:
+    """The stored tensor scale for the magnitude ``amax``; None under single-level schemes.
+
+    Source: formats of NVFP4: ``A / (6 * 448)`` where the rule derives block scales from it; otherwise the
+    largest raw block scale over the scale format's maximum, at least the smallest normal float32.
+
+    Example:
+        >>> from autoq.schemes import scheme
+        >>> float(tensor_scale_of(scheme("nvfp4"), 2688.0))
+        1.0
+    """
+    if not scheme.tensor_scale or amax is None:
+        return None
+    element, scale = scheme.element_format, scheme.scale_format
+    if scheme.scale_rule in NVFP4_RULES:
+        return np.float32(np.float32(amax) / np.float32(element.maximum * scale.maximum))
+    raw = np.float32(amax) / np.float32(element.half_range)
+    return np.float32(max(raw / np.float32(scale.maximum), SMALLEST_NORMAL))
+
+
+def finite_amax(x: Array) -> float:
+    """Largest finite magnitude of ``x`` in float32; 0 where there is none."""
+    return max((kernels().amax(chunk) for _, chunk in float32_rows(x.reshape(-1), CHUNK)), default=0.0)
+
+
+def float32_rows(x: Array, rows: int) -> Iterator[tuple[int, Array]]:
+    """The rows of ``x`` as contiguous float32: at once where they already are, else ``rows`` at a time."""
+    if x.dtype == FLOAT32 and x.flags.c_contiguous:
+        yield 0, x
+        return
+    for start in range(0, len(x), rows):
+        yield start, as_float32(x[start : start + rows])
+
+
+def as_float32(x: Array) -> Array:
+    """``x`` as contiguous float32; magnitudes beyond it become infinite."""
+    with np.errstate(over="ignore"):
+        return np.ascontiguousarray(x, FLOAT32)
+
+
+def cast(x: Array, dtype: Any) -> Array:
+    """``x`` as ``dtype``; magnitudes beyond it become infinite."""
+    with np.errstate(over="ignore"):
+        return x.astype(dtype, copy=False)
+
+
+def _float_array(x: Any) -> Array:
+    x = np.asarray(x)
+    if x.dtype.name not in FLOATS:
+        raise DTypeError(
+            f"quantize: an array of {x.dtype}",
+            ", ".join(FLOATS),
+            "Take the real or imaginary part."
+            if x.dtype.kind == "c"
+            else "Convert it with .astype(numpy.float32).",
+        )
+    return x
+
+
+def _refuse_nonfinite(x: Array, scheme: QuantScheme) -> None:
+    for start, chunk in float32_rows(x.reshape(-1), CHUNK):
+        first = kernels().first_nonfinite(chunk)
+        if first >= 0:
+            index = np.unravel_index(start + first, x.shape)
+            raise nonfinite_error(x[index], index, scheme)
+
+
+def nonfinite_error(value: Any, index: Any, scheme: QuantScheme) -> NonFiniteError:
+    """The error for a non-finite value at an index."""
+    place = tuple(int(i) for i in index)
+    return NonFiniteError(
+        f"quantize to {scheme.name}: the value at index {place} is {value}",
+        "finite values under nonfinite='raise'",
+        "Look for a division by zero or an overflow, or use nonfinite='propagate'.",
+    )
+
+
+def _given(scales: Any, grid: Shape, scheme: QuantScheme) -> tuple[Array | None, float | None]:
+    """Given block scales as float32 of the grid, and the given tensor amax."""
+    if scales is None:
+        return None, None
+    amax = None
+    if scheme.tensor_scale:
+        if not isinstance(scales, tuple) or len(scales) != 2:
+            raise ArgumentError(
+                f"{scheme.name}: given scales are not a pair",
+                "(block_scales, tensor_amax) for a two-level scheme",
+                "Pass the largest magnitude of the tensor beside the block scales.",
+            )
+        scales, amax = scales[0], float(np.float32(scales[1]))
+    given = _float_array(scales)
+    if given.shape != grid and given.size != 1:
+        raise ShapeError(
+            f"given scales have the shape {given.shape}",
+            f"the block grid's, {grid}",
+            "Pass one scale a block, or a single one for all.",
+        )
+    return np.ascontiguousarray(
+        np.broadcast_to(as_float32(given).reshape(given.shape or (1,) * len(grid)), grid)
+    ), amax
+
+
+@lru_cache(maxsize=256)
+def zero_scale(scheme: QuantScheme) -> Any:
+    """The stored scale of a block of zeros (S42).
+
+    Example:
+        >>> from autoq.schemes import scheme
+        >>> int(zero_scale(scheme("mxfp8")))
+        0
+    """
+    return encode(np.zeros(scheme.block or (1,), np.float32), scheme).scales.reshape(-1)[0]

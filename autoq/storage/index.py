@@ -1,0 +1,142 @@
+"""Indexing of packed tensors: integers, slices, Ellipsis, None and one array of integers or booleans."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ..errors import IndexingError
+from .axes import places_of
+from .gather import Pick, gather, worst
+from .layout import Array, Shape
+from .qtensor import QTensor
+
+FULL = slice(None)
+
+
+class Parsed(NamedTuple):
+    """An index worked out for a shape.
+
+    Attributes:
+        picks: What is kept, per axis of the tensor.
+        shape: Shape of the result, the array's axes in place.
+        array_at: First of the array's axes in the result, None without an array.
+        array_ndim: How many axes the array brings.
+        in_front: Whether NumPy's rule puts the array's axes first (an int and the array, apart).
+    """
+
+    picks: dict[int, Pick]
+    shape: Shape
+    array_at: int | None
+    array_ndim: int
+    in_front: bool
+
+
+def getitem(q: QTensor, index: Any) -> tuple[Any, str]:
+    """``q[index]`` with NumPy's meaning.
+
+    Slices are views where no block is cut, an array along one axis copies codes (S34-S36).
+
+    Raises:
+        IndexingError: If the index is out of range, has too many parts, or is of a kind not taken.
+
+    Example:
+        >>> from autoq.schemes import scheme
+        >>> q = QTensor.quantize(np.ones((4, 64), np.float32), scheme("mxfp8"))
+        >>> getitem(q, (slice(None, None, -2), slice(32, None)))[1], getitem(q, (0, slice(0, 8)))[1]
+        ('view', 'copy')
+    """
+    parsed = parse(index, q.shape)
+    result, how = gather(q, parsed.picks, parsed.shape)
+    if parsed.in_front and parsed.array_at is not None:
+        from .move import permute_dims
+
+        front = range(parsed.array_at, parsed.array_at + parsed.array_ndim)
+        axes = (*front, *(axis for axis in range(len(parsed.shape)) if axis not in front))
+        result, permuted = permute_dims(result, axes)
+        how = worst(how, permuted)
+    return result, how
+
+
+def parse(index: Any, shape: Shape) -> Parsed:
+    """Work out an index for a tensor of ``shape``.
+
+    Example:
+        >>> parse((None, 1, ..., [0, 2]), (3, 4, 5)).shape
+        (1, 4, 2)
+    """
+    parts = _expanded(index if isinstance(index, tuple) else (index,), shape)
+    picks: dict[int, Pick] = {}
+    result: list[int] = []
+    array_at, array_ndim = None, 0
+    axis = 0
+    for part in parts:
+        if part is None:
+            result.append(1)
+            continue
+        n = shape[axis]
+        if isinstance(part, slice):
+            if part != FULL:
+                picks[axis] = part
+            result.append(len(range(*part.indices(n))))
+        elif _is_integer(part):
+            place = int(places_of(part, n, axis))
+            picks[axis] = slice(place, place + 1)
+        else:
+            places = _array_places(part, n, axis)
+            picks[axis], array_at, array_ndim = places.reshape(-1), len(result), places.ndim
+            result += places.shape
+        axis += 1
+    return Parsed(picks, tuple(result), array_at, array_ndim, _apart(parts))
+
+
+def _expanded(index: tuple[Any, ...], shape: Shape) -> list[Any]:
+    """The index with one part an axis: Ellipsis and what is missing at the end become full slices."""
+    parts = [np.asarray(part) if isinstance(part, list) else part for part in index]
+    ellipses = [i for i, part in enumerate(parts) if part is Ellipsis]
+    arrays = [part for part in parts if isinstance(part, np.ndarray) and part.ndim]
+    used = sum(part is not None and part is not Ellipsis for part in parts)
+    if len(ellipses) > 1 or len(arrays) > 1 or used > len(shape):
+        raise IndexingError(
+            f"index {index} of a tensor of shape {shape}",
+            f"at most {len(shape)} parts, one Ellipsis and one array",
+            "Index in steps, or decode the tensor first.",
+        )
+    filling = [FULL] * (len(shape) - used)
+    at = ellipses[0] if ellipses else len(parts)
+    return parts[:at] + filling + parts[at + 1 :]
+
+
+def _is_integer(part: Any) -> bool:
+    if isinstance(part, bool | np.bool_):
+        return False
+    return isinstance(part, int | np.integer) or (
+        isinstance(part, np.ndarray) and part.ndim == 0 and part.dtype.kind in "iu"
+    )
+
+
+def _array_places(part: Any, n: int, axis: int) -> Array:
+    """Places that an array index names; a boolean one is a mask of the axis."""
+    if not isinstance(part, np.ndarray) or part.ndim == 0:
+        raise IndexingError(
+            f"index {part!r}",
+            "integers, slices, Ellipsis, None, one integer or boolean array",
+            "Convert it to one of these.",
+        )
+    if part.dtype.kind != "b":
+        return places_of(part, n, axis)
+    if part.shape != (n,):
+        raise IndexingError(
+            f"a mask of shape {part.shape} for axis {axis} of size {n}",
+            "a mask over one axis",
+            "Reshape the tensor so that the mask covers one axis.",
+        )
+    return np.flatnonzero(part)
+
+
+def _apart(parts: list[Any]) -> bool:
+    """Whether an integer and the array have another kind of part between them."""
+    advanced = [i for i, part in enumerate(parts) if part is not None and not isinstance(part, slice)]
+    has_array = any(isinstance(parts[i], np.ndarray) and parts[i].ndim for i in advanced)
+    return has_array and advanced[-1] - advanced[0] + 1 > len(advanced)

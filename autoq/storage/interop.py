@@ -1,0 +1,99 @@
+"""How a packed tensor meets the rest of Python: printing, notebooks, pickling, NumPy, scale tiles."""
+
+from __future__ import annotations
+
+from html import escape
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ..errors import ArgumentError
+from ..schemes import QuantScheme
+from .layout import Array, Layout, Shape
+
+if TYPE_CHECKING:
+    from .qtensor import QTensor
+
+
+class Interop:
+    """Protocols of Python and NumPy for QTensor."""
+
+    __slots__ = ()
+
+    def __array__(self: QTensor, dtype: Any = None, copy: bool | None = None) -> Array:
+        """The decoded values, float32 unless ``dtype`` says otherwise. There is never a view of them."""
+        if copy is False:
+            raise ArgumentError(
+                "a NumPy view of packed values", "copy=None or True", "Decode with .dequantize()."
+            )
+        return self.dequantize().astype(np.float32 if dtype is None else dtype, copy=False)
+
+    def __reduce__(self: QTensor) -> tuple[Any, ...]:
+        arrays = np.ascontiguousarray(self.words), self.scales.copy()
+        return _rebuilt, (*arrays, self.tensor_scale, self.scheme, self.shape, self.layout.order)
+
+    def copy(self: QTensor) -> QTensor:
+        """The same tensor in memory of its own, which holds only what the view shows."""
+        from .qtensor import QTensor
+
+        return QTensor.make(
+            self.words.copy(), self.scales.copy(), self.tensor_scale, self.scheme, self.shape, self.layout
+        )
+
+    def __copy__(self: QTensor) -> QTensor:
+        return self.copy()
+
+    def __repr__(self: QTensor) -> str:
+        return f"QTensor({self.scheme.name}, shape={self.shape}, {self.nbytes} bytes)"
+
+    def _repr_html_(self: QTensor) -> str:
+        rows = "".join(
+            f"<tr><th>{escape(name)}</th><td>{escape(text)}</td></tr>" for name, text in _facts(self)
+        )
+        return f"<table>{rows}</table>"
+
+    def scales_swizzled(self: QTensor) -> Array:
+        """The stored scales in tiles of 128 x 4, flat, as Blackwell's tensor cores read them.
+
+        Rows of the block grid (leading axes flattened) are padded to 128 and columns to 4 with zeros; in a
+        tile, scale (r, c) is at ``(r % 32) * 16 + (r // 32) * 4 + c``; tiles follow in row-major order.
+
+        Source: cuBLAS documentation, 1D block scaling factors layout.
+
+        Example:
+            >>> from autoq.schemes import scheme
+            >>> from autoq.storage.qtensor import QTensor
+            >>> QTensor.quantize(np.ones((128, 128), np.float32), scheme("mxfp8")).scales_swizzled().shape
+            (512,)
+        """
+        grid = self.scales.reshape(-1, self.scales.shape[-1] if self.scales.ndim else 1)
+        rows, columns = grid.shape
+        padded = np.pad(grid, ((0, -rows % 128), (0, -columns % 4)))
+        tiles = padded.reshape(padded.shape[0] // 128, 4, 32, padded.shape[1] // 4, 4)
+        return tiles.transpose(0, 3, 2, 1, 4).reshape(-1)
+
+
+def _rebuilt(
+    words: Array,
+    scales: Array,
+    tensor_scale: np.float32 | None,
+    scheme: QuantScheme,
+    shape: Shape,
+    order: tuple[int, ...],
+) -> QTensor:
+    from .qtensor import QTensor
+
+    return QTensor(words, scales, tensor_scale, scheme, shape, Layout(order))
+
+
+def _facts(q: QTensor) -> list[tuple[str, str]]:
+    scales = q.effective_scales()
+    finite = scales[np.isfinite(scales)]
+    extent = f"{finite.min():.6g} to {finite.max():.6g}" if finite.size else "none"
+    return [
+        ("shape", str(q.shape)),
+        ("scheme", q.scheme.name),
+        ("bytes", f"{q.nbytes:,}"),
+        ("bits per value", f"{q.bits_per_value:.4g}"),
+        ("scales", extent),
+    ]

@@ -1,0 +1,239 @@
+"""QTensor: packed values, block scales and an optional tensor scale, with the invariants between them."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from ..errors import DTypeError, ShapeError
+from ..schemes import QuantScheme
+from . import convert
+from .interop import Interop
+from .layout import Array, Layout, Shape, grid_shape, words_shape
+from .methods import LayoutMethods
+from .plan import plan_of
+
+FLOAT32 = convert.FLOAT32
+
+
+class QTensor(LayoutMethods, Interop):
+    """A packed quantized tensor. Immutable by convention; its arrays may be views of another's.
+
+    Invariants, in storage order (``layout.storage_shape(shape)``):
+
+    - ``words`` is uint32 of the storage shape but for the last axis, which holds
+      ``ceil(n * bits / 32)`` words: a little-endian stream, value k at bit ``k * bits``.
+      Padding bits are zero.
+    - ``scales`` has the shape of the block grid, ``ceil(dim / block)`` an axis, and the scheme's scale dtype.
+    - ``tensor_scale`` is a float32 exactly when the scheme has two levels.
+
+    Args:
+        words: uint32 words, any strides.
+        scales: Stored block scales, any strides.
+        tensor_scale: float32 or None.
+        scheme: The tensor's dtype.
+        shape: The logical shape.
+        layout: Axis order; logical order is storage order by default.
+
+    Raises:
+        DTypeError, ShapeError: If an invariant doesn't hold.
+
+    Example:
+        >>> from autoq.schemes import scheme
+        >>> q = QTensor.quantize(np.ones((2, 64), np.float32), scheme("mxfp8"))
+        >>> q.T.shape, q.nbytes, q.bits_per_value
+        ((64, 2), 132, 8.25)
+    """
+
+    __slots__ = ("words", "scales", "tensor_scale", "scheme", "shape", "layout", "__weakref__")
+    words: Array
+    scales: Array
+    tensor_scale: np.float32 | None
+    scheme: QuantScheme
+    shape: Shape
+    layout: Layout
+
+    def __init__(
+        self,
+        words: Array,
+        scales: Array,
+        tensor_scale: Any,
+        scheme: QuantScheme,
+        shape: Shape,
+        layout: Layout | None = None,
+    ) -> None:
+        self.words, self.scales, self.scheme = words, scales, scheme
+        self.tensor_scale = None if tensor_scale is None else np.float32(tensor_scale)
+        self.shape = tuple(int(n) for n in shape)
+        self.layout = Layout.identity(len(self.shape)) if layout is None else layout
+        _check(self)
+
+    @staticmethod
+    def make(
+        words: Array,
+        scales: Array,
+        tensor_scale: np.float32 | None,
+        scheme: QuantScheme,
+        shape: Shape,
+        layout: Layout | None = None,
+    ) -> QTensor:
+        """A tensor of arrays known to keep the invariants: nothing is checked."""
+        q = _new(QTensor)
+        q.words, q.scales, q.tensor_scale, q.scheme, q.shape = words, scales, tensor_scale, scheme, shape
+        q.layout = Layout.identity(len(shape)) if layout is None else layout
+        return q
+
+    @classmethod
+    def quantize(cls, array: Array, scheme: QuantScheme, scales: Any = None, draw: Any = None) -> QTensor:
+        """Encode an array; arguments and errors of :func:`autoq.storage.convert.quantize`."""
+        packed = convert.quantize(array, scheme, scales=scales, draw=draw)
+        return QTensor.make(*packed, scheme, np.shape(array))
+
+    @staticmethod
+    def encode(array: Array, scheme: QuantScheme) -> QTensor:
+        """The result of an op: as :meth:`quantize`, but rounded to nearest whatever the scheme's rounding (S41)."""
+        return QTensor.make(*convert.encode(array, scheme), scheme, array.shape)
+
+    @property
+    def ndim(self) -> int:
+        """Number of axes."""
+        return len(self.shape)
+
+    @property
+    def size(self) -> int:
+        """Number of values."""
+        return math.prod(self.shape)
+
+    @property
+    def dtype(self) -> QuantScheme:
+        """The scheme: a quantized tensor's dtype."""
+        return self.scheme
+
+    @property
+    def storage_shape(self) -> Shape:
+        """The shape in storage order."""
+        return self.shape if self.layout.is_identity else self.layout.storage_shape(self.shape)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of words, scales and tensor scale; what a broadcast axis repeats counts once."""
+        scale_bytes = 0 if self.tensor_scale is None else 4
+        return _own_bytes(self.words) + _own_bytes(self.scales) + scale_bytes
+
+    @property
+    def bits_per_value(self) -> float:
+        """Bits a value takes, scales and padding included; the scheme's own for an empty tensor."""
+        return 8 * self.nbytes / self.size if self.size else self.scheme.bits_per_value
+
+    def codes(self) -> Array:
+        """The raw code of every value: uint8 of the logical shape."""
+        return self._logical(convert.unpack(self.words, self.scheme.element_bits, self.storage_shape))
+
+    def effective_scales(self) -> Array:
+        """float32 factor of every block, in logical axis order: block scale times tensor scale."""
+        return self._logical(convert.effective_scales(self.scales, self.tensor_scale, self.scheme))
+
+    def dequantize(self, dtype: Any = FLOAT32, out: Array | None = None) -> Array:
+        """Decode.
+
+        Args:
+            dtype: Float dtype of the result, rounded from float32.
+            out: Array of the logical shape to write into; its dtype then decides.
+
+        Example:
+            >>> from autoq.schemes import scheme
+            >>> QTensor.quantize(np.arange(3, dtype=np.float32), scheme("mxfp8")).dequantize().tolist()
+            [0.0, 1.0, 2.0]
+        """
+        if out is not None and out.shape != self.shape:
+            raise ShapeError(
+                f"dequantize: out has the shape {out.shape}", str(self.shape), "Pass out of that shape."
+            )
+        if self.layout.is_identity:
+            return convert.dequantize(
+                self.words, self.scales, self.tensor_scale, self.scheme, self.shape, dtype, out
+            )
+        inverse = self.layout.inverse
+        stored = None if out is None else out.transpose(inverse)
+        return self._logical(
+            convert.dequantize(
+                self.words, self.scales, self.tensor_scale, self.scheme, self.storage_shape, dtype, stored
+            )
+        )
+
+    def _logical(self, stored: Array) -> Array:
+        return stored if self.layout.is_identity else stored.transpose(self.layout.order)
+
+    def shares_memory(self, other: QTensor) -> bool:
+        """Whether the words of both lie in the same memory.
+
+        Example:
+            >>> from autoq.schemes import scheme
+            >>> q = QTensor.quantize(np.ones((4, 64), np.float32), scheme("mxfp8"))
+            >>> q[::2].shares_memory(q), q.copy().shares_memory(q)
+            (True, False)
+        """
+        return np.shares_memory(self.words, other.words)
+
+    def same_bits(self, other: QTensor) -> bool:
+        """Whether shape, canonical scheme, codes, scales and tensor scale are equal, NaN by its bits (S39)."""
+        if self.shape != other.shape or self.scheme.canonical() != other.scheme.canonical():
+            return False
+        if (self.tensor_scale is None) != (other.tensor_scale is None):
+            return False
+        mine, theirs = self._logical(self.scales), other._logical(other.scales)
+        return (
+            mine.shape == theirs.shape
+            and mine.tobytes() == theirs.tobytes()
+            and (self.tensor_scale is None or self.tensor_scale.tobytes() == other.tensor_scale.tobytes())
+            and np.array_equal(self.codes(), other.codes())
+        )
+
+
+_new = object.__new__
+
+
+def _own_bytes(array: Array) -> int:
+    """Bytes of an array, an axis of stride 0 counted once."""
+    pairs = zip(array.shape, array.strides, strict=True)
+    return math.prod(n if stride or not n else 1 for n, stride in pairs) * array.itemsize
+
+
+def _check(q: QTensor) -> None:
+    """Raise unless the invariants hold."""
+    if not isinstance(q.scheme, QuantScheme):
+        raise DTypeError(
+            f"QTensor: the scheme is {q.scheme!r}", "a QuantScheme", "Look it up: autoq.scheme(name)."
+        )
+    if sorted(q.layout.order) != list(range(len(q.shape))) or min(q.shape, default=0) < 0:
+        raise ShapeError(
+            f"QTensor: axis order {q.layout.order} for the shape {q.shape}",
+            "every axis once",
+            "Pass a Layout of the tensor's rank.",
+        )
+    plan, stored = plan_of(q.scheme), q.storage_shape
+    _check_array("words", q.words, np.dtype(np.uint32), words_shape(stored, plan.bits))
+    _check_array("scales", q.scales, plan.scale_dtype, grid_shape(stored, q.scheme.extents(len(stored))))
+    if (q.tensor_scale is not None) != q.scheme.tensor_scale:
+        raise DTypeError(
+            f"QTensor: tensor_scale is {q.tensor_scale} under {q.scheme.name}",
+            "a float32 exactly under two-level schemes",
+            "Add or drop the tensor scale.",
+        )
+
+
+def _check_array(name: str, array: Array, dtype: np.dtype[Any], shape: Shape) -> None:
+    if not isinstance(array, np.ndarray) or array.dtype != dtype:
+        raise DTypeError(
+            f"QTensor: {name} are {getattr(array, 'dtype', type(array).__name__)}",
+            str(dtype),
+            "Pass the arrays that autoq.storage.convert.quantize returns.",
+        )
+    if array.shape != shape:
+        raise ShapeError(
+            f"QTensor: {name} have the shape {array.shape}",
+            f"{shape}, in storage order",
+            "Check the tensor's shape and the scheme's block.",
+        )
