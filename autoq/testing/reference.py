@@ -171,7 +171,7 @@ def _encode_blocks(blocks: _Blocks, scheme: QuantScheme,
     if scheme.scale_rule == "four_over_six" and given is None:
         codes, values = _better_of_four_and_six(blocks, codes, values, scheme, tensor_amax)
     if given is not None:
-        unscaled = np.asarray(np.equal(given, 0))[..., None]
+        unscaled: Array = np.asarray(given, np.float32)[..., None] == 0
         codes = np.where(unscaled, _zero_codes(blocks, scheme), codes)
     if scheme.nonfinite != "saturate":
         codes, values = np.where(bad[..., None], 0, codes), np.where(bad, F(np.nan), values)
