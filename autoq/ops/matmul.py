@@ -126,7 +126,7 @@ def _linear_sample(rng: np.random.Generator) -> list[Any]:
     weight, bias = rng.standard_normal((2, 4)), rng.standard_normal(2)
     return [
         *[((rng.standard_normal(shape), weight, bias), {}) for shape in ((3, 4), (4,), (2, 3, 4))],
-        ((rng.standard_normal((3, 4)), weight), {}),
+        ((rng.standard_normal((3, 4)), weight, None), {}),
     ]
 
 

@@ -96,15 +96,15 @@ def _layer_norm_sample(rng: np.random.Generator) -> list[Case]:
     weight, bias = rng.standard_normal((2, 4))
     return [
         ((x, weight, bias), {}),
-        ((x, weight), {}),
-        ((x,), {"axis": (0, 2), "eps": 0.1}),
+        ((x, weight, None), {}),
+        ((x, None, None), {"axis": (0, 2), "eps": 0.1}),
         ((x, rng.standard_normal((3, 4)), rng.standard_normal((3, 4))), {"axis": (-2, -1)}),
     ]
 
 
 def _rms_norm_sample(rng: np.random.Generator) -> list[Case]:
     x, weight = rng.standard_normal((2, 3, 4)), rng.standard_normal(4)
-    return [((x, weight), {}), ((x,), {"axis": 1, "eps": 0.1})]
+    return [((x, weight), {}), ((x, None), {"axis": 1, "eps": 0.1})]
 
 
 register(Op(

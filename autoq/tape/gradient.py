@@ -218,7 +218,8 @@ def _accumulate(grads: Gradients, owned: set[Any], target: Any, g: Any) -> None:
     elif target in owned:
         previous += g
     else:
-        grads[target] = np.add(previous, g, dtype=float64 if g.dtype == float64 else float32)
+        total = np.add(previous, g, dtype=float64 if g.dtype == float64 else float32)
+        grads[target] = np.asarray(total)  # of 0-d arrays NumPy makes a scalar, which `+=` would not change
         owned.add(target)
 
 
@@ -266,7 +267,7 @@ def _add_to_grad(leaf: Tensor, g: Any) -> None:
         g = np.add(leaf.grad._value, g, dtype=float64 if dtype == float64 else float32)
     elif not g.flags.owndata or not g.flags.writeable:
         g = g.copy()
-    leaf.grad = AutodiffTensor(g.astype(dtype, copy=False), TensorType(dtype, PROPAGATE))
+    leaf.grad = AutodiffTensor(np.asarray(g, dtype), TensorType(dtype, PROPAGATE))
 
 
 def _freed(node: Node) -> GradientError:
