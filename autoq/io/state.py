@@ -25,7 +25,7 @@ Path_ = str | os.PathLike[str]
 def save(path: Path_, state: Mapping[str, Any], metadata: Mapping[str, Any] | None = None) -> None:
     """Write a state dict into one safetensors file, as a whole or not at all.
 
-    Packed tensors are stored as words, scales and tensor scale, their scheme in the metadata; none is decoded.
+    Packed tensors are stored as words, scales and tensor scale, the scheme in the metadata; none is decoded.
 
     Args:
         path: The file; an old one is replaced.

@@ -7,8 +7,8 @@ from typing import Any
 from autoq.errors import ArgumentError
 from autoq.nn.init import checked_generator
 from autoq.nn.module import Module
+from autoq.ops.public import dropout
 from autoq.random import Generator
-from autoq.tape.apply import apply
 
 
 class Dropout(Module):
@@ -43,7 +43,7 @@ class Dropout(Module):
         """``x`` of any shape to the same shape and dtype."""
         if not self.training or self.rate == 0:
             return x
-        return apply("dropout", x, rate=self.rate, rng=self.rng)
+        return dropout(x, self.rate, rng=self.rng)
 
     def describe(self) -> str:
         """The rate."""

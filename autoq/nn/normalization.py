@@ -40,7 +40,7 @@ class LayerNorm(Module):
 
     def forward(self, x: Any) -> Any:
         """``x: (..., size)`` to the same shape."""
-        return apply("layer_norm", x, self.weight, self.bias, eps=self.eps, out_dtype=self.signal)
+        return apply("layer_norm", x, self.weight, self.bias, axis=-1, eps=self.eps, out_dtype=self.signal)
 
     def describe(self) -> str:
         """The size and the signal."""
@@ -68,7 +68,7 @@ class RMSNorm(Module):
 
     def forward(self, x: Any) -> Any:
         """``x: (..., size)`` to the same shape."""
-        return apply("rms_norm", x, self.weight, eps=self.eps, out_dtype=self.signal)
+        return apply("rms_norm", x, self.weight, axis=-1, eps=self.eps, out_dtype=self.signal)
 
     def describe(self) -> str:
         """The size and the signal."""

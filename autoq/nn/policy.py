@@ -25,8 +25,8 @@ def policy(
 
     Every norm and activation gets ``signal``; every Linear gets ``weights`` as its weight scheme and
     ``stream`` as its ``out_dtype``, so that residual sums are made in the stream's dtype and quantized where
-    a norm or an activation hands them to the next Linear. The last Linear in the order of assignment makes the logits: its
-    weight follows ``weights``, its output is float32. None means what it means to a module:
+    a norm or an activation hands them to the next Linear. The last Linear in the order of assignment makes
+    the logits: its weight follows ``weights``, its output is float32. None means what it means to a module:
     follow the input (``signal``, ``stream``), float weights (``weights``).
 
     The input of the model is the caller's: quantize it (``x.quantize(aq.mxfp8)``) for a packed first layer.
