@@ -55,7 +55,7 @@ def test_groups_past_32_bits_carry_into_the_second_counter_word():
 def test_a_part_of_a_draw_is_that_part_of_the_whole(n, start):
     draw = Draw(5, 6)
     for numbers in (random_words, random_bits, uniform01):
-        np.testing.assert_array_equal(numbers(draw, n, start=start), numbers(draw, 200)[start:start + n])
+        np.testing.assert_array_equal(numbers(draw, n, start=start), numbers(draw, 200)[start : start + n])
 
 
 def test_eight_bit_draws_are_the_top_of_the_sixteen():

@@ -38,15 +38,17 @@ class Storage:
     """What users run: the kernels behind `autoq.storage.convert`, unpacked to codes."""
 
     @staticmethod
-    def quantize(x: np.ndarray, scheme: QuantScheme, *, scales: object = None,
-                 draw: Draw | None = None) -> Reference:
+    def quantize(
+        x: np.ndarray, scheme: QuantScheme, *, scales: object = None, draw: Draw | None = None
+    ) -> Reference:
         packed = convert.quantize(x, scheme, scales=scales, draw=draw)
         codes = convert.unpack(packed.words, scheme.element_bits, np.shape(x))
         return Reference(codes, packed.scales, packed.tensor_scale)
 
     @staticmethod
-    def dequantize(codes: np.ndarray, scales: np.ndarray, tensor_scale: object,
-                   scheme: QuantScheme) -> np.ndarray:
+    def dequantize(
+        codes: np.ndarray, scales: np.ndarray, tensor_scale: object, scheme: QuantScheme
+    ) -> np.ndarray:
         words = convert.pack(codes, scheme.element_bits)
         return convert.dequantize(words, scales, tensor_scale, scheme, codes.shape)
 
@@ -79,7 +81,9 @@ def codec(request: pytest.FixtureRequest) -> type:
 @pytest.fixture(scope="session")
 def suite() -> Callable[[str], dict[str, np.ndarray]]:
     """The arrays of a suite by its name."""
+
     def load(name: str) -> dict[str, np.ndarray]:
         with np.load(SUITES / f"{name}.npz") as arrays:
             return {key: arrays[key] for key in arrays.files}
+
     return load

@@ -8,8 +8,15 @@ import pytest
 from autoq.schemes import ELEMENTS, SCALES
 from autoq.testing import reference
 
-ML_DTYPES = {"float8_e4m3fn": "e4m3", "float8_e5m2": "e5m2", "float6_e3m2fn": "e3m2", "float6_e2m3fn": "e2m3",
-             "float4_e2m1fn": "e2m1", "int4": "int4", "int2": "int2"}
+ML_DTYPES = {
+    "float8_e4m3fn": "e4m3",
+    "float8_e5m2": "e5m2",
+    "float6_e3m2fn": "e3m2",
+    "float6_e2m3fn": "e2m3",
+    "float4_e2m1fn": "e2m1",
+    "int4": "int4",
+    "int2": "int2",
+}
 
 
 @pytest.mark.parametrize("name", ML_DTYPES)

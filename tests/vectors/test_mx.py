@@ -12,8 +12,13 @@ import pytest
 from autoq.schemes import scheme
 from autoq.testing import reference
 
-TORCHAO = {"mxfp8_e4m3": "mxfp8", "mxfp8_e5m2": "mxfp8_e5m2", "mxfp6_e3m2": "mxfp6_e3m2",
-           "mxfp6_e2m3": "mxfp6_e2m3", "mxfp4_e2m1": "mxfp4"}
+TORCHAO = {
+    "mxfp8_e4m3": "mxfp8",
+    "mxfp8_e5m2": "mxfp8_e5m2",
+    "mxfp6_e3m2": "mxfp6_e3m2",
+    "mxfp6_e2m3": "mxfp6_e2m3",
+    "mxfp4_e2m1": "mxfp4",
+}
 RULES = {"FLOOR": "floor", "CEIL": "ceil", "EVEN": "even", "RCEIL": "round_up"}
 
 # Rows of torchao's suites that differ, by reason (and row of the table of disagreements in docs):
@@ -103,9 +108,12 @@ class Run:
         self.differs = ~same.all(1)
         finite, nonzero = np.isfinite(self.x).all(1), (self.scales != 0)[:, 0]
         one_more = (self.ours.scales == self.scales.astype(int) + 1)[:, 0]
-        self.reasons = {"nonfinite": ~finite, "zero_code": finite & ~nonzero,
-                        "overflow": finite & nonzero & np.isinf(decoded).any(1),
-                        "log2": finite & nonzero & one_more}
+        self.reasons = {
+            "nonfinite": ~finite,
+            "zero_code": finite & ~nonzero,
+            "overflow": finite & nonzero & np.isinf(decoded).any(1),
+            "log2": finite & nonzero & one_more,
+        }
 
     def encode(self, values):
         return reference.encode(values, self.scheme.element)
@@ -122,18 +130,48 @@ def test_gfloat_agrees_in_every_row(codec, suite, name):
     np.testing.assert_array_equal(values, arrays[f"deq_{name}"])
 
 
-MICROXCALING = {"fp8_e4m3": "mxfp8", "fp8_e5m2": "mxfp8_e5m2", "fp6_e3m2": "mxfp6_e3m2",
-                "fp6_e2m3": "mxfp6_e2m3", "fp4_e2m1": "mxfp4", "int8": "mxint8"}
+MICROXCALING = {
+    "fp8_e4m3": "mxfp8",
+    "fp8_e5m2": "mxfp8_e5m2",
+    "fp6_e3m2": "mxfp6_e3m2",
+    "fp6_e2m3": "mxfp6_e2m3",
+    "fp4_e2m1": "mxfp4",
+    "int8": "mxint8",
+}
 # amax just below a power of two: its float32 log2 rounds up, and the scale doubles (D3).
-LOG2_ROWS = ["bnd_512-ulp", "bnd_256-ulp", "bnd_65536-ulp", "bnd_32-ulp", "bnd_16-ulp", "f32max_all",
-             "f32max_one", "pow2trap_1*2^-20-ulp", "pow2trap_1*2^60-ulp", "pow2trap_1*2^127-ulp"]
+LOG2_ROWS = [
+    "bnd_512-ulp",
+    "bnd_256-ulp",
+    "bnd_65536-ulp",
+    "bnd_32-ulp",
+    "bnd_16-ulp",
+    "f32max_all",
+    "f32max_one",
+    "pow2trap_1*2^-20-ulp",
+    "pow2trap_1*2^60-ulp",
+    "pow2trap_1*2^127-ulp",
+]
 # A value just below half of the smallest one: floor(|x| + 0.5) rounds it up (D26).
 HALF_ROWS = {
     "fp6_e3m2": ["ties_e3m2_a28_s2^0", "ties_e3m2_a28_s2^-20", "ties_e3m2_a28_s2^40", "ties_e3m2_a16_s2^0"],
-    "fp6_e2m3": ["ties_e2m3_a7.5_s2^0", "ties_e2m3_a7.5_s2^-20", "ties_e2m3_a7.5_s2^40", "ties_e2m3_a4_s2^0",
-                 "ties_e2m3_a4_s2^-20", "bnd_0.25-ulp", "bnd_1-ulp"],
-    "fp4_e2m1": ["ties_e2m1_a6_s2^0", "ties_e2m1_a6_s2^-20", "ties_e2m1_a6_s2^40", "ties_e2m1_a4_s2^0",
-                 "ties_e2m1_a4_s2^-20", "ties_e2m1_a4_s2^40", "bnd_1-ulp"],
+    "fp6_e2m3": [
+        "ties_e2m3_a7.5_s2^0",
+        "ties_e2m3_a7.5_s2^-20",
+        "ties_e2m3_a7.5_s2^40",
+        "ties_e2m3_a4_s2^0",
+        "ties_e2m3_a4_s2^-20",
+        "bnd_0.25-ulp",
+        "bnd_1-ulp",
+    ],
+    "fp4_e2m1": [
+        "ties_e2m1_a6_s2^0",
+        "ties_e2m1_a6_s2^-20",
+        "ties_e2m1_a6_s2^40",
+        "ties_e2m1_a4_s2^0",
+        "ties_e2m1_a4_s2^-20",
+        "ties_e2m1_a4_s2^40",
+        "bnd_1-ulp",
+    ],
 }
 
 
@@ -144,8 +182,14 @@ class TestMicroxcaling:
         arrays = suite("microxcaling_mx32")
         form = scheme(MICROXCALING[name]).replace(scale_rule="floor")
         ours = codec.quantize(arrays["x"], form)
-        return (arrays["x"], arrays["case"].astype(str), arrays[f"deq_{name}_even"], form,
-                codec.dequantize(*ours, form), form.scale_format.decode(ours.scales))
+        return (
+            arrays["x"],
+            arrays["case"].astype(str),
+            arrays[f"deq_{name}_even"],
+            form,
+            codec.dequantize(*ours, form),
+            form.scale_format.decode(ours.scales),
+        )
 
     def test_only_the_rows_of_the_tables_differ(self, run, name):
         _, case, theirs, _, values, _ = run

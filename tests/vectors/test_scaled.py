@@ -11,8 +11,10 @@ from autoq.testing import reference
 F = np.float32
 
 
-@pytest.mark.parametrize(("element", "block", "different"), [
-    ("e4m3", (1, 128), 1), ("e4m3", (128, 128), 0), ("e5m2", (1, 128), 0), ("e5m2", (128, 128), 0)])
+@pytest.mark.parametrize(
+    ("element", "block", "different"),
+    [("e4m3", (1, 128), 1), ("e4m3", (128, 128), 0), ("e5m2", (1, 128), 0), ("e5m2", (128, 128), 0)],
+)
 def test_te_fp8_blocks_store_the_reciprocal_of_a_reciprocal(codec, suite, element, block, different):
     arrays, form = suite("te_ref_fp8_block"), QuantScheme(element, block)
     name = f"{element}_{block[0]}x{block[1]}_f32"
@@ -97,8 +99,9 @@ def test_torchao_without_clipping_error_has_another_scale_than_ours(suite):
     x = arrays["x"]
     for bits in (8, 4, 2):
         low, high = -(2 ** (bits - 1)), 2 ** (bits - 1) - 1
-        expected = np.maximum(np.maximum(-x.min(1, initial=0) / F(-low), x.max(1, initial=0) / F(high)),
-                              np.finfo(F).eps)
+        expected = np.maximum(
+            np.maximum(-x.min(1, initial=0) / F(-low), x.max(1, initial=0) / F(high)), np.finfo(F).eps
+        )
         np.testing.assert_array_equal(arrays[f"scale_int{bits}_SYMMETRIC_NO_CLIPPING_ERR"][:, 0], expected)
 
 
