@@ -26,8 +26,8 @@ def ops_page() -> str:
     """One entry an operation that is public under its name, in the registry's order."""
     head = (
         "# Operations\n\n"
-        "Every operation takes tensors, arrays and numbers, follows\nthe [dtype rule](../concepts/dtypes.md), "
-        "and takes `out_dtype=` to override it for one call.\n\n"
+        "Every operation takes tensors, arrays and numbers and follows the [dtype rule](../concepts/dtypes.md);\n"
+        "`out_dtype=` overrides the rule for one call.\n\n"
     )
     names = [name for name in REGISTRY if hasattr(aq, name)]
     return head + "".join(f"```{{eval-rst}}\n.. autofunction:: autoq.{name}\n```\n\n" for name in names)

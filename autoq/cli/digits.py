@@ -20,11 +20,24 @@ HEADER = ("run", "test accuracy", "test loss", "bits an activation", "bytes save
 def train_and_report(options: argparse.Namespace) -> None:
     """Train what the options ask for, print the table and write the pictures into ``options.out``."""
     recipes = recipes_of(options)
+    make_folder(options.out)
     digits = load_digits(options.seed)
     results = [train(recipe, digits, bar(recipe.name)) for recipe in recipes]
     print(report(results, digits))
     for path in draw(results, digits, options.out):
         print(path)
+
+
+def make_folder(folder: Path) -> None:
+    """Make sure that the folder exists, before time is spent on what goes into it.
+
+    Raises:
+        ArgumentError: If the path is a file, or leads through one.
+    """
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except (FileExistsError, NotADirectoryError):
+        raise ArgumentError(f"--out {folder} is a file.", "a folder", "Pass the path of a folder.") from None
 
 
 def recipes_of(options: argparse.Namespace) -> list[Recipe]:
@@ -71,11 +84,7 @@ def _cost(result: Result, digits: Split) -> TapeCost:
 
 
 def draw(results: Sequence[Result], digits: Split, folder: Path) -> list[Path]:
-    """Write the charts as PNG files into ``folder``, and return their paths."""
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except (FileExistsError, NotADirectoryError):
-        raise ArgumentError(f"--out {folder} is a file.", "a folder", "Pass the path of a folder.") from None
+    """Write the charts as PNG files into ``folder``, which exists, and return their paths."""
     named = {result.recipe.name: result for result in results}
     charts = {
         "loss": loss_curves(

@@ -15,7 +15,7 @@ from autoq.errors import ArgumentError, SchemeError
 from autoq.schemes.scheme import QuantScheme
 
 FLOAT = "float32"
-WIDTHS = (64, 128, 64, 10)
+WIDTHS = (64, 256, 128, 10)
 
 
 @dataclass(frozen=True)
@@ -80,7 +80,7 @@ def scheme_or_float(name: str) -> QuantScheme | None:
 
 
 def build(recipe: Recipe) -> aq.nn.Sequential:
-    """The network: 64 grey values, layers of 128 and 64 units with ReLU, ten float32 logits."""
+    """The network: 64 grey values, layers of 256 and 128 units with ReLU, ten float32 logits."""
     rng = aq.Generator(recipe.seed)
     weights = scheme_or_float(recipe.weights)
     layers: list[aq.nn.Module] = []

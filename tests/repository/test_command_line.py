@@ -1,0 +1,107 @@
+"""``python -m autoq``: its help, its table, its errors, and a short training run with its pictures."""
+
+from __future__ import annotations
+
+import pytest
+
+import autoq as aq
+from autoq.__main__ import main
+from autoq.cli.digits import recipes_of
+from autoq.cli.formats import HEADER, formats_table
+
+
+@pytest.mark.parametrize("words", [["--help"], ["train", "digits", "--help"], ["formats", "--help"]])
+def test_help_is_printed(words, capsys):
+    with pytest.raises(SystemExit) as exit_:
+        main(words)
+    assert exit_.value.code == 0
+    assert "usage: python -m autoq" in capsys.readouterr().out
+
+
+def test_formats_lists_every_named_scheme_with_its_numbers(capsys):
+    assert main(["formats"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split()[0] for line in lines[2:]] == list(aq.CATALOG)
+    mxfp8 = next(line for line in lines if line.startswith("mxfp8 "))
+    assert mxfp8.split() == ["mxfp8", "e4m3", "32", "ue8m0", "8.25", "448", "2^-6", "2^-9"]
+    assert all(title in lines[0] for title in HEADER)
+
+
+def test_a_registered_scheme_appears_in_the_table(monkeypatch):
+    monkeypatch.setitem(aq.CATALOG, "toy", aq.int4.replace(block=(64,), scale="f16"))
+    assert "4.25" in formats_table().splitlines()[-1]
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--signal", "mxfp9"], "Did you mean 'mxfp8'?"),
+        (["--weights", "nvpf4"], "Did you mean 'nvfp4'?"),
+        (["--epochs", "0"], "epochs"),
+        (["--batch-size", "0"], "batch_size=0"),
+    ],
+)
+def test_bad_words_are_refused_with_what_to_do(words, message, capsys):
+    assert main(["train", "digits", *words]) == 2
+    assert message in capsys.readouterr().err
+
+
+def options(*words):
+    from autoq.__main__ import parser
+
+    return parser().parse_args(["train", "digits", *words])
+
+
+def test_without_schemes_four_runs_are_trained_on_one_seed():
+    recipes = recipes_of(options("--seed", "3"))
+    assert [recipe.name for recipe in recipes] == [
+        "float32",
+        "mxfp8 signal",
+        "mxfp8 signal, nvfp4 weights",
+        "int8 signal, int4 weights",
+    ]
+    assert {recipe.seed for recipe in recipes} == {3}
+
+
+def test_a_signal_or_weights_make_it_one_run():
+    assert [recipe.name for recipe in recipes_of(options("--signal", "mxfp4"))] == ["mxfp4 signal"]
+    assert [recipe.name for recipe in recipes_of(options("--weights", "int2"))] == ["int2 weights"]
+    assert [recipe.name for recipe in recipes_of(options("--signal", "float32"))] == ["float32"]
+
+
+@pytest.mark.slow
+def test_a_run_prints_a_table_and_draws_its_pictures(tmp_path, capsys):
+    folder = tmp_path / "out"
+    assert (
+        main(
+            [
+                "train",
+                "digits",
+                "--signal",
+                "mxfp8",
+                "--weights",
+                "nvfp4",
+                "--epochs",
+                "2",
+                "--out",
+                str(folder),
+            ]
+        )
+        == 0
+    )
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].startswith("run")
+    assert lines[2].startswith("mxfp8 signal, nvfp4 weights")
+    assert {path.name for path in folder.glob("*.png")} == {
+        "loss.png",
+        "weights.png",
+        "quantization_error.png",
+    }
+    assert all(path.stat().st_size > 10_000 for path in folder.glob("*.png"))
+
+
+def test_a_folder_that_is_a_file_is_refused_before_training(tmp_path, capsys):
+    file = tmp_path / "file"
+    file.write_text("")
+    assert main(["train", "digits", "--epochs", "1", "--out", str(file)]) == 2
+    assert "is a file" in capsys.readouterr().err
