@@ -1,0 +1,1 @@
+"""Kernels for the CPU: Numba loops over lines, tiles and threads."""

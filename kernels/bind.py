@@ -1,0 +1,114 @@
+"""Compile scalar functions and kernels for a target, and keep what was compiled on disk.
+
+Scalar functions are plain Python. ``@scalar`` notes them, so that compiled kernels may call them; nothing
+imports Numba before the first kernel is compiled.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import shutil
+import sys
+import time
+from collections.abc import Callable, Iterator
+from functools import cache
+from pathlib import Path
+from typing import Any, TypeVar
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+FOLDER = "autoq-kernels-"
+# Caches of other versions that no process has touched for this long are removed.
+KEPT_SECONDS = 14 * 24 * 3600
+
+_pending: list[Callable[..., Any]] = []
+
+
+def scalar(function: Function) -> Function:
+    """Mark a function as callable from compiled kernels; it stays a plain Python function."""
+    _pending.append(function)
+    return function
+
+
+def compile_cpu(kernel: Callable[..., Any], signature: str | Any) -> Callable[..., Any]:
+    """The kernel compiled for this CPU, from the cache on disk where it is there.
+
+    Args:
+        kernel: A function of arrays and numbers in the dialect of README.md.
+        signature: Its one Numba signature. Inputs of another type are refused, never compiled again.
+    """
+    import numba
+    from numba.extending import register_jitable
+
+    while _pending:
+        register_jitable(_pending.pop())
+    folder = cache_folder()
+    with _numba_cache(folder):
+        compiled: Callable[..., Any] = numba.njit(
+            [signature], nogil=True, error_model="numpy", boundscheck=False, cache=folder is not None)(kernel)
+    return compiled
+
+
+@contextlib.contextmanager
+def _numba_cache(folder: Path | None) -> Iterator[None]:
+    """Let Numba choose ``folder`` for what is decorated meanwhile, leaving its setting as it was."""
+    from numba import config
+
+    before = config.CACHE_DIR
+    if folder is not None:
+        config.CACHE_DIR = str(folder)
+    try:
+        yield
+    finally:
+        config.CACHE_DIR = before
+
+
+@cache
+def cache_folder() -> Path | None:
+    """The folder of compiled kernels of exactly these sources and versions; None where none is writable.
+
+    Numba notices an edit of a kernel's own file only, so the folder is named by all of them.
+    """
+    base = Path(os.environ.get("NUMBA_CACHE_DIR") or user_cache())
+    folder = base / (FOLDER + fingerprint())
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        os.utime(folder)
+    except OSError:
+        return None
+    if not os.access(folder, os.W_OK | os.X_OK):
+        return None
+    prune(base, folder)
+    return folder
+
+
+def user_cache() -> Path:
+    """Where this user's programs keep what can be made again."""
+    if sys.platform == "darwin":
+        return Path.home() / "Library" / "Caches" / "autoq"
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "autoq"
+
+
+def fingerprint() -> str:
+    """A hash of every source file of the kernels and of the versions that compile them."""
+    import numba
+    import numpy
+
+    digest = hashlib.blake2b(f"{numba.__version__} {numpy.__version__}".encode(), digest_size=8)
+    root = Path(__file__).parent
+    for path in sorted(root.rglob("*.py")):
+        digest.update(str(path.relative_to(root)).encode())
+        digest.update(path.read_bytes())
+    return digest.hexdigest()
+
+
+def prune(base: Path, keep: Path, older_than: float = KEPT_SECONDS) -> None:
+    """Remove caches beside ``keep`` that were not used for ``older_than`` seconds."""
+    limit = time.time() - older_than
+    for folder in base.glob(FOLDER + "*"):
+        # Another process may remove the same folder at the same time.
+        with contextlib.suppress(OSError):
+            if folder != keep and folder.stat().st_mtime < limit:
+                shutil.rmtree(folder, ignore_errors=True)
