@@ -20,6 +20,11 @@ def relu(x: Any) -> Any:
 
     Args:
         x: Any shape.
+
+    Example:
+        >>> import autoq as aq
+        >>> aq.relu([-1.0, 2.0])
+        tensor([0. 2.], float32)
     """
     return np.maximum(x, 0)
 
@@ -30,6 +35,11 @@ def leaky_relu(x: Any, *, negative_slope: float = 0.01) -> Any:
     Args:
         x: Any shape.
         negative_slope: The slope at and below 0.
+
+    Example:
+        >>> import autoq as aq
+        >>> aq.leaky_relu([-1.0, 2.0], negative_slope=0.1)
+        tensor([-0.1  2. ], float32)
     """
     return np.where(x > 0, x, x * float(negative_slope))
 
@@ -43,6 +53,11 @@ def sigmoid(x: Any) -> Any:
 
     Args:
         x: Any shape.
+
+    Example:
+        >>> import autoq as aq
+        >>> aq.sigmoid([0.0, 2.0])
+        tensor([0.5      0.8807...], float32)
     """
     return 1.0 / (1.0 + np.exp(-x))
 
@@ -52,15 +67,16 @@ def _sigmoid_x(F: Any, g: Any, x: Any) -> Any:
     return g * y * (1.0 - y)
 
 
-def _tanh_x(F: Any, g: Any, x: Any) -> Any:
-    return g * (1.0 - F.square(F.tanh(x)))
-
-
 def silu(x: Any) -> Any:
     """x * sigmoid(x), element by element, also called swish.
 
     Args:
         x: Any shape.
+
+    Example:
+        >>> import autoq as aq
+        >>> aq.silu([0.0, 2.0])
+        tensor([0.       1.7615...], float32)
     """
     return x / (1.0 + np.exp(-x))
 
@@ -75,6 +91,11 @@ def softplus(x: Any) -> Any:
 
     Args:
         x: Any shape.
+
+    Example:
+        >>> import autoq as aq
+        >>> aq.softplus([0.0, 100.0])
+        tensor([  0.6931... 100.       ], float32)
     """
     return np.maximum(x, 0) + np.log1p(np.exp(-np.abs(x)))
 
@@ -86,6 +107,11 @@ def gelu(x: Any) -> Any:
 
     Args:
         x: Any shape.
+
+    Example:
+        >>> import autoq as aq
+        >>> aq.gelu([0.0, 2.0])
+        tensor([0.        1.9544...], float32)
     """
     return x * (0.5 + 0.5 * erf(x * _SQRT_HALF))
 
@@ -101,10 +127,6 @@ register(Op(
 ))
 register(Op("leaky_relu", leaky_relu, {"x": _leaky_relu_x}, elementwise=True, sample=signed(0.2, 2)))
 register(Op("sigmoid", sigmoid, {"x": _sigmoid_x}, elementwise=True, sample=unary(-4, 4)))
-register(Op(
-    "tanh", np.tanh, {"x": _tanh_x}, elementwise=True, operands=("x",), sample=unary(-2, 2),
-    doc="The hyperbolic tangent of x, element by element.",
-))
 register(Op("silu", silu, {"x": _silu_x}, elementwise=True, sample=unary(-4, 4)))
 register(Op(
     "softplus", softplus, {"x": lambda F, g, x: g * F.sigmoid(x)}, elementwise=True, sample=signed(0.2, 4),

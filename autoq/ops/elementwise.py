@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from autoq.ops import special
-from autoq.ops.samples import apart, binary, distinct, signed, unary
+from autoq.ops.docs import documented
+from autoq.ops.samples import Sample, apart, binary, distinct, signed, unary
 from autoq.tape.op import Op, register
-
-_AB = ("a", "b")
-_X = ("x",)
 
 
 def _is_number(value: Any) -> bool:
     return isinstance(value, int | float)
+
+_Rule = Callable[..., Any]
 
 
 def pow_(a: Any, b: Any) -> Any:
@@ -27,6 +28,11 @@ def pow_(a: Any, b: Any) -> Any:
     Args:
         a: Any shape.
         b: Any shape that broadcasts with `a`.
+
+    Example:
+        >>> import autoq as aq
+        >>> aq.pow([1.0, 2.0, 3.0], 2)
+        tensor([1. 4. 9.], float32)
     """
     return a**b
 
@@ -50,6 +56,11 @@ def rsqrt(x: Any) -> Any:
 
     Args:
         x: Any shape.
+
+    Example:
+        >>> import autoq as aq
+        >>> aq.rsqrt([4.0, 0.25])
+        tensor([0.5 2. ], float32)
     """
     return 1.0 / np.sqrt(x)
 
@@ -61,6 +72,11 @@ def clip(x: Any, *, min: float | None = None, max: float | None = None) -> Any:
         x: Any shape.
         min: The lower bound, a number, or None for no bound.
         max: The upper bound, likewise.
+
+    Example:
+        >>> import autoq as aq
+        >>> aq.clip([-2.0, 0.5, 2.0], min=-1, max=1)
+        tensor([-1.   0.5  1. ], float32)
     """
     if min is not None:
         x = np.maximum(x, float(min))
@@ -80,6 +96,11 @@ def where(condition: Any, a: Any, b: Any) -> Any:
         condition: Bool, any shape.
         a: Any shape that broadcasts with the others.
         b: Any shape that broadcasts with the others.
+
+    Example:
+        >>> import autoq as aq
+        >>> aq.where([True, False], [1.0, 2.0], 0.0)
+        tensor([1. 0.], float32)
     """
     return np.where(condition, a, b)
 
@@ -110,39 +131,108 @@ def _smaller(F: Any, g: Any, a: Any, b: Any) -> Any:
     return _share(F, g, F.less(a, b), F.equal(a, b))
 
 
-_BINARY = {"elementwise": True, "operands": _AB, "integers": True}
-_UNARY = {"elementwise": True, "operands": _X}
+def _tanh_x(F: Any, g: Any, x: Any) -> Any:
+    return g * (1.0 - F.square(F.tanh(x)))
 
+
+def _unary(
+    name: str, ufunc: np.ufunc, rule: _Rule, sample: Sample, *doc: str, integers: bool = False
+) -> None:
+    register(Op(
+        name, ufunc, {"x": rule}, elementwise=True, operands=("x",), integers=integers, sample=sample,
+        doc=documented(("x",), *doc),
+    ))
+
+
+def _binary(
+    name: str, ufunc: np.ufunc, rules: tuple[_Rule, _Rule], sample: Sample, *doc: str, integers: bool = False
+) -> None:
+    register(Op(
+        name, ufunc, dict(zip("ab", rules, strict=True)), elementwise=True, operands=("a", "b"),
+        integers=integers, sample=sample, doc=documented(("a", "b"), *doc),
+    ))
+
+
+_binary(
+    "add", np.add, (lambda F, g: g, lambda F, g: g), binary((-2, 2), (-2, 2)),
+    "a + b.", "aq.add([1.0, 2.0], [3.0, 4.0])", "tensor([4. 6.], float32)", integers=True,
+)
+_binary(
+    "sub", np.subtract, (lambda F, g: g, lambda F, g: -g), binary((-2, 2), (-2, 2)),
+    "a - b.", "aq.sub([1.0, 2.0], 1.0)", "tensor([0. 1.], float32)", integers=True,
+)
+_binary(
+    "mul", np.multiply, (lambda F, g, b: g * b, lambda F, g, a: g * a), binary((-2, 2), (-2, 2)),
+    "a * b.", "aq.mul([1.0, 2.0], [3.0, 4.0])", "tensor([3. 8.], float32)", integers=True,
+)
+_binary(
+    "div", np.divide, (lambda F, g, b: g / b, lambda F, g, a, b: -(g / b) * (a / b)),
+    binary((-2, 2), (0.5, 2)),
+    "a / b.", "aq.div([1.0, 2.0], 4.0)", "tensor([0.25 0.5 ], float32)",
+)
+_binary(
+    "maximum", np.maximum, (_larger, lambda F, g, a, b: _larger(F, g, b, a)), apart,
+    "The larger of a and b; equal values share the gradient.",
+    "aq.maximum([1.0, 2.0], 1.5)", "tensor([1.5 2. ], float32)", integers=True,
+)
+_binary(
+    "minimum", np.minimum, (_smaller, lambda F, g, a, b: _smaller(F, g, b, a)), apart,
+    "The smaller of a and b; equal values share the gradient.",
+    "aq.minimum([1.0, 2.0], 1.5)", "tensor([1. 1.5], float32)", integers=True,
+)
+_unary(
+    "neg", np.negative, lambda F, g: -g, unary(-2, 2),
+    "-x.", "aq.neg([1.0, -2.0])", "tensor([-1. 2.], float32)", integers=True,
+)
+_unary(
+    "square", np.square, lambda F, g, x: g * (2.0 * x), unary(-2, 2),
+    "x * x.", "aq.square([1.0, -3.0])", "tensor([1. 9.], float32)", integers=True,
+)
+_unary(
+    "abs", np.absolute, lambda F, g, x: g * F.sign(x), signed(0.2, 2),
+    "The magnitude of x; its gradient at 0 is 0.", "aq.abs([1.0, -3.0])", "tensor([1. 3.], float32)",
+    integers=True,
+)
+_unary(
+    "sign", np.sign, lambda F, g: g * 0.0, signed(0.2, 2),
+    "-1, 0 or 1 by the sign of x; its gradient is 0.",
+    "aq.sign([0.0, -3.0])", "tensor([ 0. -1.], float32)", integers=True,
+)
+_unary(
+    "exp", np.exp, lambda F, g, x: g * F.exp(x), unary(-2, 2),
+    "e to the power x.", "aq.exp([0.0, 1.0])", "tensor([1. 2.7182...], float32)",
+)
+_unary(
+    "expm1", np.expm1, lambda F, g, x: g * F.exp(x), unary(-2, 2),
+    "exp(x) - 1, without loss near 0.", "aq.expm1([0.0, 1.0])", "tensor([0. 1.7182...], float32)",
+)
+_unary(
+    "log", np.log, lambda F, g, x: g / x, unary(0.2, 3),
+    "The natural logarithm of x.", "aq.log([1.0, 4.0])", "tensor([0. 1.3862...], float32)",
+)
+_unary(
+    "log1p", np.log1p, lambda F, g, x: g / (1.0 + x), unary(-0.7, 3),
+    "log(1 + x), without loss near 0.", "aq.log1p([0.0, 1.0])", "tensor([0. 0.6931...], float32)",
+)
+_unary(
+    "sqrt", np.sqrt, lambda F, g, x: g * 0.5 / F.sqrt(x), unary(0.2, 3),
+    "The square root of x.", "aq.sqrt([4.0, 9.0])", "tensor([2. 3.], float32)",
+)
+_unary(
+    "sin", np.sin, lambda F, g, x: g * F.cos(x), unary(-3, 3),
+    "The sine of x, in radians.", "aq.sin([0.0, 1.0])", "tensor([0. 0.8414...], float32)",
+)
+_unary(
+    "cos", np.cos, lambda F, g, x: g * -F.sin(x), unary(-3, 3),
+    "The cosine of x, in radians.", "aq.cos([0.0, 1.0])", "tensor([1. 0.5403...], float32)",
+)
+_unary(
+    "tanh", np.tanh, _tanh_x, unary(-2, 2),
+    "The hyperbolic tangent of x.", "aq.tanh([0.0, 1.0])", "tensor([0. 0.7615...], float32)",
+)
 register(Op(
-    "add", np.add, {"a": lambda F, g: g, "b": lambda F, g: g},
-    sample=binary((-2, 2), (-2, 2)), doc="a + b, element by element, with broadcasting.", **_BINARY,
-))
-register(Op(
-    "sub", np.subtract, {"a": lambda F, g: g, "b": lambda F, g: -g},
-    sample=binary((-2, 2), (-2, 2)), doc="a - b, element by element, with broadcasting.", **_BINARY,
-))
-register(Op(
-    "mul", np.multiply, {"a": lambda F, g, b: g * b, "b": lambda F, g, a: g * a},
-    sample=binary((-2, 2), (-2, 2)), doc="a * b, element by element, with broadcasting.", **_BINARY,
-))
-register(Op(
-    "div", np.divide,
-    {"a": lambda F, g, b: g / b, "b": lambda F, g, a, b: -(g / b) * (a / b)},
-    elementwise=True, operands=_AB, sample=binary((-2, 2), (0.5, 2)),
-    doc="a / b, element by element, with broadcasting.",
-))
-register(Op(
-    "pow", pow_, {"a": _pow_a, "b": _pow_b}, sample=binary((0.5, 2), (-2, 2)), **_BINARY,
-))
-register(Op(
-    "maximum", np.maximum,
-    {"a": _larger, "b": lambda F, g, a, b: _larger(F, g, b, a)}, sample=apart,
-    doc="The larger of a and b, element by element; equal values share the gradient.", **_BINARY,
-))
-register(Op(
-    "minimum", np.minimum,
-    {"a": _smaller, "b": lambda F, g, a, b: _smaller(F, g, b, a)}, sample=apart,
-    doc="The smaller of a and b, element by element; equal values share the gradient.", **_BINARY,
+    "pow", pow_, {"a": _pow_a, "b": _pow_b}, elementwise=True, integers=True,
+    sample=binary((0.5, 2), (-2, 2)),
 ))
 register(Op(
     "where", where,
@@ -154,51 +244,9 @@ register(Op(
 ))
 register(Op("clip", clip, {"x": _clip_x}, elementwise=True, integers=True, sample=_clip_sample))
 register(Op(
-    "neg", np.negative, {"x": lambda F, g: -g},
-    integers=True, sample=unary(-2, 2), doc="-x, element by element.", **_UNARY,
-))
-register(Op(
-    "square", np.square, {"x": lambda F, g, x: g * (2.0 * x)},
-    integers=True, sample=unary(-2, 2), doc="x * x, element by element.", **_UNARY,
-))
-register(Op(
-    "abs", np.absolute, {"x": lambda F, g, x: g * F.sign(x)},
-    integers=True, sample=signed(0.2, 2), doc="The magnitude of x; its gradient at 0 is 0.", **_UNARY,
-))
-register(Op(
-    "sign", np.sign, {"x": lambda F, g: g * 0.0},
-    integers=True, sample=signed(0.2, 2), doc="-1, 0 or 1 by the sign of x; its gradient is 0.", **_UNARY,
-))
-register(Op(
-    "exp", np.exp, {"x": lambda F, g, x: g * F.exp(x)},
-    sample=unary(-2, 2), doc="e to the power x, element by element.", **_UNARY,
-))
-register(Op(
-    "expm1", np.expm1, {"x": lambda F, g, x: g * F.exp(x)},
-    sample=unary(-2, 2), doc="exp(x) - 1, exact near x = 0, element by element.", **_UNARY,
-))
-register(Op(
-    "log", np.log, {"x": lambda F, g, x: g / x},
-    sample=unary(0.2, 3), doc="The natural logarithm of x, element by element.", **_UNARY,
-))
-register(Op(
-    "log1p", np.log1p, {"x": lambda F, g, x: g / (1.0 + x)},
-    sample=unary(-0.7, 3), doc="log(1 + x), exact near x = 0, element by element.", **_UNARY,
-))
-register(Op(
-    "sqrt", np.sqrt, {"x": lambda F, g, x: g * 0.5 / F.sqrt(x)},
-    sample=unary(0.2, 3), doc="The square root of x, element by element.", **_UNARY,
-))
-register(Op("rsqrt", rsqrt, {"x": lambda F, g, x: g * -0.5 * F.rsqrt(x) / x}, sample=unary(0.2, 3), **_UNARY))
-register(Op(
-    "sin", np.sin, {"x": lambda F, g, x: g * F.cos(x)},
-    sample=unary(-3, 3), doc="The sine of x in radians, element by element.", **_UNARY,
-))
-register(Op(
-    "cos", np.cos, {"x": lambda F, g, x: g * -F.sin(x)},
-    sample=unary(-3, 3), doc="The cosine of x in radians, element by element.", **_UNARY,
+    "rsqrt", rsqrt, {"x": lambda F, g, x: g * -0.5 * F.rsqrt(x) / x}, elementwise=True, sample=unary(0.2, 3),
 ))
 register(Op(
     "erf", special.erf, {"x": lambda F, g, x: g * F.exp(-F.square(x)) * (2.0 / math.sqrt(math.pi))},
-    sample=unary(-3, 3), **_UNARY,
+    elementwise=True, sample=unary(-3, 3),
 ))

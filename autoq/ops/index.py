@@ -67,6 +67,13 @@ def take(x: Any, *, indices: Any, axis: int = 0) -> Any:
     Raises:
         IndexingError: An index outside the axis, or not an integer.
         ShapeError: An axis that `x` does not have.
+
+    Example:
+        >>> import autoq as aq
+        >>> aq.take([[1.0, 2.0], [3.0, 4.0]], [1, 1, 0])
+        tensor([[3. 4.]
+                [3. 4.]
+                [1. 2.]], float32)
     """
     try:
         return np.take(x, indices, axis=axis)
@@ -110,10 +117,16 @@ def take_along_axis(x: Any, *, indices: Any, axis: int = -1) -> Any:
     Raises:
         IndexingError: An index outside the axis, or not an integer.
         ShapeError: An axis that `x` does not have, or shapes that don't broadcast.
+
+    Example:
+        >>> import autoq as aq
+        >>> aq.take_along_axis([[1.0, 4.0], [3.0, 2.0]], [[1], [0]])
+        tensor([[4.]
+                [3.]], float32)
     """
     check_axes("take_along_axis", axis, np.shape(x))
     try:
-        return np.take_along_axis(x, indices, axis)
+        return np.take_along_axis(x, np.asarray(indices), axis)
     except ValueError:
         raise ShapeError(
             f"take_along_axis: x is {np.shape(x)}, indices are {np.shape(indices)}.",
@@ -136,7 +149,7 @@ def scatter_add_along_axis(x: Any, *, indices: Any, axis: int, shape: Shape) -> 
     out = np.zeros(shape, x.dtype)
     axis %= len(shape)
     position = list(np.ogrid[tuple(slice(n) for n in shape)])
-    position[axis] = indices
+    position[axis] = np.asarray(indices)
     np.add.at(out, tuple(position), x)
     return out
 

@@ -23,6 +23,11 @@ def pad(x: Any, *, widths: Sequence[tuple[int, int]]) -> Any:
 
     Raises:
         ShapeError: Not one pair of non-negative numbers an axis.
+
+    Example:
+        >>> import autoq as aq
+        >>> aq.pad([1.0, 2.0], [(1, 2)])
+        tensor([0. 1. 2. 0. 0.], float32)
     """
     shape = np.shape(x)
     if len(widths) != len(shape) or any(len(pair) != 2 or min(pair) < 0 for pair in widths):
@@ -50,6 +55,11 @@ def concat(arrays: Sequence[Any], *, axis: int = 0) -> Any:
 
     Raises:
         ShapeError: No array, shapes that disagree, or an axis they don't have.
+
+    Example:
+        >>> import autoq as aq
+        >>> aq.concat([[1.0, 2.0], [3.0]])
+        tensor([1. 2. 3.], float32)
     """
     return _joined("concat", np.concatenate, arrays, axis, "equal but for the joined axis", 0)
 
@@ -63,6 +73,12 @@ def stack(arrays: Sequence[Any], *, axis: int = 0) -> Any:
 
     Raises:
         ShapeError: No array, shapes that differ, or an axis outside the result.
+
+    Example:
+        >>> import autoq as aq
+        >>> aq.stack([[1.0, 2.0], [3.0, 4.0]])
+        tensor([[1. 2.]
+                [3. 4.]], float32)
     """
     return _joined("stack", np.stack, arrays, axis, "all equal", 1)
 

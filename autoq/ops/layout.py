@@ -22,6 +22,12 @@ def reshape(x: Any, *, shape: int | Shape) -> Any:
 
     Raises:
         ShapeError: The shape holds another number of values.
+
+    Example:
+        >>> import autoq as aq
+        >>> aq.reshape([1.0, 2.0, 3.0, 4.0], (2, -1))
+        tensor([[1. 2.]
+                [3. 4.]], float32)
     """
     try:
         return x.reshape(shape)
@@ -42,6 +48,11 @@ def permute_dims(x: Any, *, axes: Shape) -> Any:
 
     Raises:
         ShapeError: `axes` doesn't name each axis once.
+
+    Example:
+        >>> import autoq as aq
+        >>> aq.permute_dims([[[1.0, 2.0]]], (2, 0, 1)).shape
+        (2, 1, 1)
     """
     return _permuted("permute_dims", x, axes)
 
@@ -55,6 +66,12 @@ def transpose(x: Any, *, axes: Shape | None = None) -> Any:
 
     Raises:
         ShapeError: `axes` doesn't name each axis once.
+
+    Example:
+        >>> import autoq as aq
+        >>> aq.transpose([[1.0, 2.0], [3.0, 4.0]])
+        tensor([[1. 3.]
+                [2. 4.]], float32)
     """
     return x.T if axes is None else _permuted("transpose", x, axes)
 
@@ -76,6 +93,11 @@ def matrix_transpose(x: Any) -> Any:
 
     Raises:
         ShapeError: `x` has fewer than two axes.
+
+    Example:
+        >>> import autoq as aq
+        >>> aq.matrix_transpose([[[1.0, 2.0]]]).shape
+        (1, 2, 1)
     """
     _check_matrix(x)
     return x.swapaxes(-1, -2)
@@ -90,6 +112,11 @@ def expand_dims(x: Any, *, axis: int | Shape) -> Any:
 
     Raises:
         ShapeError: A position outside the result, or given twice.
+
+    Example:
+        >>> import autoq as aq
+        >>> aq.expand_dims([1.0, 2.0], 0).shape
+        (1, 2)
     """
     try:
         return np.expand_dims(x, axis)
@@ -108,6 +135,11 @@ def squeeze(x: Any, *, axis: Axis = None) -> Any:
 
     Raises:
         ShapeError: An axis that `x` does not have, or whose length isn't 1.
+
+    Example:
+        >>> import autoq as aq
+        >>> aq.squeeze([[1.0, 2.0]]).shape
+        (2,)
     """
     try:
         return np.squeeze(x, axis)
@@ -129,6 +161,12 @@ def broadcast_to(x: Any, *, shape: Shape) -> Any:
 
     Raises:
         ShapeError: `x` doesn't broadcast to it.
+
+    Example:
+        >>> import autoq as aq
+        >>> aq.broadcast_to([1.0, 2.0], (2, 2))
+        tensor([[1. 2.]
+                [1. 2.]], float32)
     """
     try:
         return np.broadcast_to(x, shape)
@@ -149,6 +187,11 @@ def flip(x: Any, *, axis: Axis = None) -> Any:
 
     Raises:
         ShapeError: An axis that `x` does not have.
+
+    Example:
+        >>> import autoq as aq
+        >>> aq.flip([1.0, 2.0, 3.0])
+        tensor([3. 2. 1.], float32)
     """
     check_axes("flip", axis, np.shape(x))
     return np.flip(x, axis)

@@ -24,6 +24,11 @@ def matmul(a: Any, b: Any) -> Any:
 
     Raises:
         ShapeError: Inner axes that differ, leading axes that don't broadcast, or a 0-d operand.
+
+    Example:
+        >>> import autoq as aq
+        >>> aq.matmul([[1.0, 2.0], [3.0, 4.0]], [1.0, 1.0])
+        tensor([3. 7.], float32)
     """
     try:
         return np.matmul(a, b)
@@ -88,6 +93,11 @@ def linear(x: Any, weight: Any, bias: Any = None) -> Any:
 
     Raises:
         ShapeError: Shapes other than these.
+
+    Example:
+        >>> import autoq as aq
+        >>> aq.linear([1.0, 2.0], [[1.0, 0.0], [0.0, 1.0]], [0.5, 0.5])
+        tensor([1.5 2.5], float32)
     """
     x_shape, weight_shape = np.shape(x), weight.shape
     if not x_shape or len(weight_shape) != 2 or x_shape[-1] != weight_shape[1]:

@@ -25,6 +25,11 @@ def layer_norm(x: Any, weight: Any = None, bias: Any = None, *, axis: Axis = -1,
 
     Raises:
         ShapeError: An axis that `x` does not have.
+
+    Example:
+        >>> import autoq as aq
+        >>> aq.layer_norm([1.0, 3.0], eps=0.0)
+        tensor([-1.  1.], float32)
     """
     check_axes("layer_norm", axis, x.shape)
     count = reduced_size(x.shape, axis) or 1
@@ -46,6 +51,11 @@ def rms_norm(x: Any, weight: Any = None, *, axis: Axis = -1, eps: float = 1e-6) 
 
     Raises:
         ShapeError: An axis that `x` does not have.
+
+    Example:
+        >>> import autoq as aq
+        >>> aq.rms_norm([3.0, 4.0])
+        tensor([0.8485... 1.1313...], float32)
     """
     check_axes("rms_norm", axis, x.shape)
     count = reduced_size(x.shape, axis) or 1

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from autoq.random import Generator
 
 HIDDEN = {
-    *("getitem", "identity", "astype", "quantize", "quantize_grad", "dropout", "subtract_targets"),
+    *("getitem", "identity", "astype", "quantize", "quantize_grad", "dropout", "subtract_targets", "extremum_share"),
     *("hadamard", "hadamard_transposed", "scatter_slice", "scatter_add", "scatter_add_along_axis"),
 }
 

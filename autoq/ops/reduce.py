@@ -22,6 +22,11 @@ def sum_(x: Any, *, axis: Axis = None, keepdims: bool = False) -> Any:
 
     Raises:
         ShapeError: An axis that `x` does not have.
+
+    Example:
+        >>> import autoq as aq
+        >>> aq.sum([[1.0, 2.0], [3.0, 4.0]], axis=0)
+        tensor([4. 6.], float32)
     """
     return over_axes("sum", np.add.reduce, x, axis, keepdims)
 
@@ -40,6 +45,12 @@ def mean(x: Any, *, axis: Axis = None, keepdims: bool = False) -> Any:
 
     Raises:
         ShapeError: An axis that `x` does not have.
+
+    Example:
+        >>> import autoq as aq
+        >>> aq.mean([[1.0, 2.0], [3.0, 4.0]], axis=1, keepdims=True)
+        tensor([[1.5]
+                [3.5]], float32)
     """
     return over_axes("mean", np.add.reduce, x, axis, keepdims) / reduced_size(np.shape(x), axis)
 
@@ -60,11 +71,17 @@ def var(x: Any, *, axis: Axis = None, correction: float = 0, keepdims: bool = Fa
 
     Raises:
         ShapeError: An axis that `x` does not have.
+
+    Example:
+        >>> import autoq as aq
+        >>> aq.var([1.0, 3.0])
+        tensor(1., float32)
     """
     total = over_axes("var", np.add.reduce, x, axis, True)
     count = reduced_size(np.shape(x), axis)
     centered = x - total / count
-    return np.add.reduce(centered * centered, axis=axis, keepdims=keepdims) / max(count - correction, 0)
+    squares = over_axes("var", np.add.reduce, centered * centered, axis, keepdims)
+    return squares / max(count - correction, 0)
 
 
 def _var_x(F: Any, g: Any, x: Any, x_shape: Shape, axis: Axis, keepdims: bool, correction: float) -> Any:
@@ -83,6 +100,11 @@ def max_(x: Any, *, axis: Axis = None, keepdims: bool = False) -> Any:
 
     Raises:
         ShapeError: An axis that `x` does not have, or no values along it.
+
+    Example:
+        >>> import autoq as aq
+        >>> aq.max([[1.0, 4.0], [3.0, 2.0]], axis=1)
+        tensor([4. 3.], float32)
     """
     return over_axes("max", np.maximum.reduce, x, axis, keepdims)
 
@@ -97,6 +119,11 @@ def min_(x: Any, *, axis: Axis = None, keepdims: bool = False) -> Any:
 
     Raises:
         ShapeError: An axis that `x` does not have, or no values along it.
+
+    Example:
+        >>> import autoq as aq
+        >>> aq.min([[1.0, 4.0], [3.0, 2.0]], axis=1)
+        tensor([1. 2.], float32)
     """
     return over_axes("min", np.minimum.reduce, x, axis, keepdims)
 
@@ -131,6 +158,11 @@ def argmax(x: Any, *, axis: int | None = None, keepdims: bool = False) -> Any:
 
     Raises:
         ShapeError: An axis that `x` does not have, or no values along it.
+
+    Example:
+        >>> import autoq as aq
+        >>> aq.argmax([[1.0, 4.0], [3.0, 2.0]], axis=1)
+        tensor([1 0], int64)
     """
     return over_axes("argmax", np.argmax, x, axis, keepdims)
 
@@ -145,6 +177,11 @@ def argmin(x: Any, *, axis: int | None = None, keepdims: bool = False) -> Any:
 
     Raises:
         ShapeError: An axis that `x` does not have, or no values along it.
+
+    Example:
+        >>> import autoq as aq
+        >>> aq.argmin([[1.0, 4.0], [3.0, 2.0]], axis=1)
+        tensor([0 1], int64)
     """
     return over_axes("argmin", np.argmin, x, axis, keepdims)
 

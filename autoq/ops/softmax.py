@@ -25,6 +25,11 @@ def softmax(x: Any, *, axis: int = -1, mask: Any = None) -> Any:
 
     Raises:
         ShapeError: An axis that `x` does not have, or a mask that doesn't broadcast to it.
+
+    Example:
+        >>> import autoq as aq
+        >>> aq.softmax([0.0, 0.0, 5.0], mask=[True, True, False])
+        tensor([0.5 0.5 0. ], float32)
     """
     weights, total = _weights(_masked(x, mask), axis, "softmax")
     weights /= np.maximum(total, 1.0)  # the largest value alone adds 1, so only empty rows are below
@@ -73,6 +78,11 @@ def log_softmax(x: Any, *, axis: int = -1) -> Any:
 
     Raises:
         ShapeError: An axis that `x` does not have.
+
+    Example:
+        >>> import autoq as aq
+        >>> aq.log_softmax([0.0, 0.0])
+        tensor([-0.6931... -0.6931...], float32)
     """
     shifted = x - _peak(x, axis, "log_softmax")
     total = np.add.reduce(np.exp(shifted), axis=axis, keepdims=True)
@@ -94,6 +104,11 @@ def logsumexp(x: Any, *, axis: Axis = None, keepdims: bool = False) -> Any:
 
     Raises:
         ShapeError: An axis that `x` does not have.
+
+    Example:
+        >>> import autoq as aq
+        >>> aq.logsumexp([1000.0, 1000.0])
+        tensor(1000.6932, float32)
     """
     peak = np.minimum(_peak(x, axis, "logsumexp"), -_LOWEST[x.dtype])  # inf - inf would be NaN
     value = np.log(np.add.reduce(np.exp(x - peak), axis=axis, keepdims=True)) + peak

@@ -45,8 +45,9 @@ def erf(x: Any) -> Any:
         The shape and float dtype of `x`, within 1e-15 (float64) or 2e-7 (float32) of the value, relatively.
 
     Example:
-        >>> float(erf(np.array(0.5)).round(6))
-        0.5205
+        >>> import autoq as aq
+        >>> aq.erf([0.0, 0.5])
+        tensor([0. 0.5204...], float32)
     """
     x = np.asarray(x)
     if x.dtype not in (np.float32, np.float64):
