@@ -41,12 +41,18 @@ def scatter_slice(x: Any, *, index: Any, shape: Shape) -> Any:
         x: The shape of `zeros(shape)[index]`.
         index: As of `getitem`; positions that occur twice accumulate.
         shape: The shape of the result.
+
+    Raises:
+        ShapeError: `x` has another shape.
     """
     out = np.zeros(shape, x.dtype)
-    if _may_repeat(index):
-        np.add.at(out, index, x)
-    else:
-        out[index] = x
+    try:
+        if _may_repeat(index):
+            np.add.at(out, index, x)
+        else:
+            out[index] = x
+    except ValueError:
+        raise _misfit("scatter_slice", x, out[index].shape) from None
     return out
 
 
@@ -93,8 +99,12 @@ def scatter_add(x: Any, *, indices: Any, axis: int, shape: Shape) -> Any:
 
     Raises:
         IndexingError: An index outside the axis.
+        ShapeError: `x` has another shape.
     """
     axis %= len(shape)
+    expected = (*shape[:axis], *np.shape(indices), *shape[axis + 1 :])
+    if x.shape != expected:
+        raise _misfit("scatter_add", x, expected)
     before, extent, after = math.prod(shape[:axis]), shape[axis], math.prod(shape[axis + 1 :])
     rows = np.asarray(indices).reshape(-1)
     if rows.size and not -extent <= rows.min() <= rows.max() < extent:
@@ -145,13 +155,27 @@ def scatter_add_along_axis(x: Any, *, indices: Any, axis: int, shape: Shape) -> 
         indices: Integers; positions that occur twice accumulate, in order.
         axis: The axis of `shape` that is indexed.
         shape: The shape of the result.
+
+    Raises:
+        ShapeError: `x` has another shape.
     """
     out = np.zeros(shape, x.dtype)
     axis %= len(shape)
     position = list(np.ogrid[tuple(slice(n) for n in shape)])
     position[axis] = np.asarray(indices)
-    np.add.at(out, tuple(position), x)
+    try:
+        np.add.at(out, tuple(position), x)
+    except ValueError:
+        raise _misfit("scatter_add_along_axis", x, out[tuple(position)].shape) from None
     return out
+
+
+def _misfit(name: str, x: Any, expected: Shape) -> ShapeError:
+    return ShapeError(
+        f"{name}: x is {np.shape(x)}.",
+        f"{expected}, what the index picks.",
+        "Give one value a picked position.",
+    )
 
 
 def _outside(name: str, indices: Any, axis: int, shape: Shape) -> IndexingError:

@@ -66,13 +66,20 @@ def subtract_targets(x: Any, *, labels: Any, label_smoothing: float = 0.0) -> An
         x: (..., classes).
         labels: Integers (...), from 0 to classes - 1.
         label_smoothing: The share of each target that is spread evenly over all classes.
+
+    Raises:
+        ShapeError, DTypeError, IndexingError: Labels that don't belong to `x`, as of `cross_entropy`.
     """
     out = np.array(x, order="C")
-    labels = np.asarray(labels).reshape(-1)
-    rows = out.reshape(labels.size, x.shape[-1])
-    if label_smoothing:
-        rows -= label_smoothing / rows.shape[1]
-    rows[np.arange(labels.size), labels] -= 1.0 - label_smoothing
+    flat = np.asarray(labels).reshape(-1)
+    try:
+        rows = out.reshape(flat.size, x.shape[-1])
+        if label_smoothing:
+            rows -= label_smoothing / rows.shape[1]
+        rows[np.arange(flat.size), flat] -= 1.0 - label_smoothing
+    except (ValueError, IndexError):  # checked only here: a backward pass has labels that the forward took
+        _checked_labels(x, labels, label_smoothing)
+        raise
     return out
 
 

@@ -326,6 +326,8 @@ WRONG = [
     ("take", (np.ones((2, 3)),), {"indices": np.array([5])}, IndexingError, "from 5 to 5"),
     ("take", (np.ones((2, 3)),), {"indices": np.array([0.5])}, IndexingError, "float64"),
     ("scatter_add", (np.ones(1),), {"indices": [3], "axis": 0, "shape": (3,)}, IndexingError, "from 3 to 3"),
+    ("scatter_add", (np.ones(2),), {"indices": [2], "axis": 0, "shape": (3,)}, ShapeError, "x is (2,)"),
+    ("scatter_slice", (np.ones(2),), {"index": slice(None), "shape": (3,)}, ShapeError, "x is (2,)"),
     ("take_along_axis", (np.ones((2, 3)),), {"indices": np.array([[3], [0]])}, IndexingError, "from 0 to 3"),
     ("take_along_axis", (np.ones((2, 3)),), {"indices": np.array([1])}, ShapeError, "(1,)"),
     ("cross_entropy", (np.ones((2, 3)),), {"labels": np.array([0, 3])}, IndexingError, "from 0 to 3"),
