@@ -125,7 +125,7 @@ def _packed_lines(q: QTensor, lines: int, n: int, compute: np.dtype[Any]) -> Rea
     words = q.words.view(np.uint8).reshape(lines, -1)
     scales = q.scales.reshape(lines, -1) if plan.block else None
     scratch = np.empty((0, n), np.float32)
-    shared = q.scales.reshape(1, 1)
+    shared = q.scales.reshape(-1, 1)[:1]
 
     def read(box: Box) -> Any:
         nonlocal scratch, shared
