@@ -44,11 +44,34 @@ def compile_cpu(kernel: Callable[..., Any], signature: str | Any) -> Callable[..
 
     while _pending:
         register_jitable(_pending.pop())
+    _name_apart(kernel)
     folder = cache_folder()
     with _numba_cache(folder):
         compiled: Callable[..., Any] = numba.njit(
             [signature], nogil=True, error_model="numpy", boundscheck=False, cache=folder is not None)(kernel)
     return compiled
+
+
+def _name_apart(kernel: Callable[..., Any]) -> None:
+    """Name a kernel, and every function of a factory that it calls, by what they close over.
+
+    Symbols of compiled code are made of qualified names and a counter of the process. Kernels of one factory
+    that different processes compiled would share a symbol, and whoever loads both from disk would run the first.
+    """
+    from numba.core import serialize
+
+    digest = hashlib.blake2b(digest_size=8)
+    for cell in kernel.__closure__ or ():
+        digest.update(serialize.dumps(cell.cell_contents))
+    waiting, named = [kernel], set()
+    while waiting:
+        function = waiting.pop()
+        if id(function) in named or "<locals>" not in function.__qualname__:
+            continue
+        named.add(id(function))
+        waiting += [cell.cell_contents for cell in function.__closure__ or ()
+                    if hasattr(cell.cell_contents, "__closure__")]
+        function.__qualname__ += f"_{digest.hexdigest()}"
 
 
 @contextlib.contextmanager
