@@ -10,6 +10,7 @@ import numpy as np
 from autoq.errors import ArgumentError, DTypeError, IndexingError, ShapeError
 from autoq.ops.axes import Shape
 from autoq.ops.samples import Case, moved
+from autoq.ops.softmax import peak
 from autoq.tape.op import Op, register
 
 REDUCTIONS = ("mean", "sum", "none")
@@ -38,8 +39,7 @@ def cross_entropy(logits: Any, *, labels: Any, reduction: str = "mean", label_sm
     """
     labels = _checked_labels(logits, labels, label_smoothing)
     rows = logits.reshape(labels.size, logits.shape[-1])
-    peak = np.maximum.reduce(rows, axis=1, keepdims=True, initial=np.finfo(rows.dtype).min)
-    shifted = rows - peak
+    shifted = rows - peak(rows, 1, "cross_entropy")
     losses = np.log(np.add.reduce(np.exp(shifted), axis=1))
     hit = shifted[np.arange(labels.size), labels.reshape(-1)]
     if label_smoothing:

@@ -12,7 +12,8 @@ from autoq.ops.samples import moved, reduced
 from autoq.tape.op import Op, register
 
 # Rows of nothing but -inf are measured from the lowest finite number: their exponentials are 0, not NaN.
-_LOWEST = {np.dtype(t): float(np.finfo(t).min) for t in (np.float32, np.float64)}
+LOWEST = {np.dtype(t): float(np.finfo(t).min) for t in (np.float32, np.float64)}
+_SHORT = 32  # NumPy reduces the columns of a transposed copy faster than rows as short as this
 
 
 def softmax(x: Any, *, axis: int = -1, mask: Any = None) -> Any:
@@ -38,14 +39,27 @@ def softmax(x: Any, *, axis: int = -1, mask: Any = None) -> Any:
 
 def _weights(x: Any, axis: Axis, name: str) -> tuple[Any, Any]:
     """exp(x - peak), and its sums along the axis."""
-    weights = x - _peak(x, axis, name)
+    weights = x - peak(x, axis, name)
     weights = np.exp(weights, out=weights) if weights.ndim else np.exp(weights)
     return weights, np.add.reduce(weights, axis=axis, keepdims=True)
 
 
-def _peak(x: Any, axis: Axis, name: str) -> Any:
-    """The largest value along the axis, kept finite from below; the lowest number for an empty axis."""
-    lowest = _LOWEST[x.dtype]
+def peak(x: Any, axis: Axis, name: str) -> Any:
+    """The largest value along the axis, kept finite from below; the lowest number for an empty axis.
+
+    Args:
+        x: float32 or float64, any shape.
+        axis: The axes to reduce, which stay as 1s.
+        name: The op to name in an error.
+
+    Example:
+        >>> peak(np.array([[1.0, 3.0], [-np.inf, 2.0]]), -1, "softmax")
+        array([[3.],
+               [2.]])
+    """
+    lowest = LOWEST[x.dtype]
+    if x.ndim == 2 and axis in (1, -1) and x.shape[1] <= _SHORT:
+        return np.maximum.reduce(np.ascontiguousarray(x.T), axis=0, initial=lowest)[:, None]
     return over_axes(name, lambda x, **axes: np.maximum.reduce(x, initial=lowest, **axes), x, axis, True)
 
 
@@ -84,7 +98,7 @@ def log_softmax(x: Any, *, axis: int = -1) -> Any:
         >>> aq.log_softmax([0.0, 0.0])
         tensor([-0.6931... -0.6931...], float32)
     """
-    shifted = x - _peak(x, axis, "log_softmax")
+    shifted = x - peak(x, axis, "log_softmax")
     total = np.add.reduce(np.exp(shifted), axis=axis, keepdims=True)
     shifted -= np.log(np.maximum(total, 1.0))
     return shifted
@@ -110,8 +124,8 @@ def logsumexp(x: Any, *, axis: Axis = None, keepdims: bool = False) -> Any:
         >>> aq.logsumexp([1000.0, 1000.0])
         tensor(1000.6932, float32)
     """
-    peak = np.minimum(_peak(x, axis, "logsumexp"), -_LOWEST[x.dtype])  # inf - inf would be NaN
-    value = np.log(np.add.reduce(np.exp(x - peak), axis=axis, keepdims=True)) + peak
+    largest = np.minimum(peak(x, axis, "logsumexp"), -LOWEST[x.dtype])  # inf - inf would be NaN
+    value = np.log(np.add.reduce(np.exp(x - largest), axis=axis, keepdims=True)) + largest
     return value if keepdims else np.squeeze(value, axis)
 
 
