@@ -104,7 +104,7 @@ def dropout(x: Any, rate: float, *, rng: Generator | None = None, out_dtype: Any
     Example:
         >>> import autoq as aq
         >>> dropout(aq.tensor([1.0, 1.0, 1.0, 1.0]), 0.5, rng=aq.Generator(1)).tolist()
-        [0.0, 0.0, 0.0, 2.0]
+        [2.0, 0.0, 0.0, 0.0]
     """
     draw = _generator(rng, "dropout").draw("dropout")
     return apply("dropout", x, rate=rate, draw=draw, out_dtype=out_dtype)

@@ -37,6 +37,17 @@ def _straight_through(F: Any, g: Any, kept: np.ndarray | None, x_shape: tuple[in
 
 
 def _dequantize(x: Any, *, dtype: Any = np.float32) -> np.ndarray:
+    """Packed values decoded to a float dtype; the gradient passes straight through (S20).
+
+    Args:
+        x: Any shape; a dense tensor is cast.
+        dtype: float32, float64, float16 or bfloat16.
+
+    Example:
+        >>> import autoq as aq
+        >>> aq.dequantize(aq.quantize(aq.tensor([1.0, 0.3]), aq.mxfp4))
+        tensor([1.   0.25], float32)
+    """
     return x.dequantize(dtype) if isinstance(x, QTensor) else x.astype(dtype)
 
 

@@ -9,7 +9,8 @@ import numpy as np
 from autoq.context import Context, current
 from autoq.errors import DTypeError, GradientError, ShapeError
 from autoq.schemes import QuantScheme
-from autoq.storage import QTensor, map_tiles
+from autoq.storage import QTensor
+from autoq.storage.tiles import map_tiles
 from autoq.tape.node import Node, compute_dtype
 from autoq.tape.op import REGISTRY, Op
 from autoq.types import INHIBIT, PROPAGATE, TensorType, as_dtype, bool_, float32, float64, resolve
@@ -46,7 +47,10 @@ def apply(op: Op | str, *operands: Any, out_dtype: Any = None, **static: Any) ->
         out_dtype = as_dtype(out_dtype)
     if static or record.defaults:
         static = {**record.defaults, **{name: plain(value) for name, value in static.items()}}
-    return _RUN[record.kind](record, tuple([as_operand(x) for x in operands]), static, out_dtype)
+    inputs = [as_operand(x) for x in operands]
+    if inputs and not any(isinstance(x, _Tensor) for x in inputs):
+        inputs[0] = _make_tensor(inputs[0])
+    return _RUN[record.kind](record, tuple(inputs), static, out_dtype)
 
 
 def binary(name: str, a: Any, b: Any) -> Tensor:
@@ -182,7 +186,10 @@ def _run_float(op: Op, operands: tuple[Any, ...], static: dict[str, Any], out_dt
         value, out_type = _tiled(op, operands, static, out_type, compute)
     else:
         work = float64 if context.exact and op.accumulates else compute
-        value = _forward(op, [decoded(x, work) for x in operands], static)
+        arrays = [decoded(x, work) for x in operands]
+        if not op.elementwise:
+            arrays = [np.asarray(x, work) if type(x) in (float, int, bool) else x for x in arrays]
+        value = _forward(op, arrays, static)
         reduced = op.reduction and out_type.is_quantized and out_dtype is None and _reduced_last(operands[0], static)
         value, out_type = encoded(value, out_type, reduced)
     return _output(op, operands, static, value, out_type, compute, context)
@@ -256,9 +263,6 @@ def _is_float(x: Any) -> bool:
 
 def _run_layout(op: Op, operands: tuple[Any, ...], static: dict[str, Any], out_dtype: Any) -> Tensor:
     first = operands[0]
-    if not isinstance(first, _Tensor):
-        first = _make_tensor(first)
-        operands = (first, *operands[1:])
     if op.variadic and any(x._type is not first._type or _two_storages(x, first) for x in operands[1:]):
         return _run_float(op, operands, static, out_dtype)
     value, note = first._value, ""
@@ -267,7 +271,8 @@ def _run_layout(op: Op, operands: tuple[Any, ...], static: dict[str, Any], out_d
         if op.packed is None:
             return _run_float(op, operands, static, out_dtype)
         value, note = op.packed(values, **static) if op.variadic else op.packed(value, **static)
-        out_type = TensorType(value.scheme, first._type.propagation)
+        dtype = value.scheme if isinstance(value, QTensor) else value.dtype  # without an axis: float32 (S13)
+        out_type = TensorType(dtype, first._type.propagation)
     else:
         value = np.asarray(op.forward(values, **static) if op.variadic else op.forward(value, **static))
         out_type = first._type
@@ -290,7 +295,7 @@ def _two_storages(x: Any, y: Any) -> bool:
 
 
 def _run_cast(op: Op, operands: tuple[Any, ...], static: dict[str, Any], out_dtype: Any) -> Tensor:
-    x = operands[0] if isinstance(operands[0], _Tensor) else _make_tensor(operands[0])
+    (x,) = operands
     value = op.forward(x._value, **static)
     dtype = value.scheme if isinstance(value, QTensor) else value.dtype
     out_type = TensorType(dtype, x._type.propagation)

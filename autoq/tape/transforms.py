@@ -99,7 +99,7 @@ def vjp(f: Callable[..., Tensor], *args: Any) -> tuple[Tensor, Callable[[Any], A
         >>> import autoq as aq
         >>> value, pullback = vjp(lambda x: x * x, aq.tensor([1.0, 2.0]))
         >>> pullback(aq.tensor([1.0, 10.0]))
-        (tensor([2. 40.], float32),)
+        (tensor([ 2. 40.], float32),)
     """
     inputs: list[Tensor] = []
     with using(grad=True):
