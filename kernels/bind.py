@@ -55,8 +55,9 @@ def compile_cpu(kernel: Callable[..., Any], signature: str | Any) -> Callable[..
 def _name_apart(kernel: Callable[..., Any]) -> None:
     """Name a kernel, and every function of a factory that it calls, by what they close over.
 
-    Symbols of compiled code are made of qualified names and a counter of the process. Kernels of one factory
-    that different processes compiled would share a symbol, and whoever loads both from disk would run the first.
+    Symbols of compiled code are made of qualified names and a counter of the process. Kernels of one
+    factory that different processes compiled would share a symbol, and whoever loads both from disk would
+    run the first.
     """
     from numba.core import serialize
 

@@ -336,7 +336,7 @@ def float32_rows(x: Array, rows: int) -> Iterator[tuple[int, Array]]:
 def as_float32(x: Array) -> Array:
     """``x`` as contiguous float32; magnitudes beyond it become infinite."""
     with np.errstate(over="ignore"):
-        return np.ascontiguousarray(x, FLOAT32)
+        return np.asarray(x, FLOAT32, order="C")
 
 
 def cast(x: Array, dtype: Any) -> Array:
@@ -345,8 +345,8 @@ def cast(x: Array, dtype: Any) -> Array:
         return x.astype(dtype, copy=False)
 
 
-def _float_array(x: Any) -> Array:
-    x = np.asarray(x)
+def _float_array(array: Any) -> Array:
+    x: Array = np.asarray(array)
     if x.dtype.name not in FLOATS:
         raise DTypeError(
             f"quantize: an array of {x.dtype}",

@@ -1,4 +1,4 @@
-"""Indexing of packed tensors: integers, slices, Ellipsis, None and one array of integers or booleans."""
+"""Indexing of packed tensors: integers, slices, Ellipsis, None, arrays of integers or booleans."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ import numpy as np
 
 from ..errors import IndexingError
 from .axes import places_of
-from .gather import Pick, gather, worst
-from .layout import Array, Shape
+from .gather import Pick, encoded, gather, worst
+from .layout import Array, Geometry, Shape
 from .qtensor import QTensor
 
 FULL = slice(None)
@@ -47,6 +47,10 @@ def getitem(q: QTensor, index: Any) -> tuple[Any, str]:
         >>> getitem(q, (slice(None, None, -2), slice(32, None)))[1], getitem(q, (0, slice(0, 8)))[1]
         ('view', 'copy')
     """
+    parts = index if isinstance(index, tuple) else (index,)
+    arrays = [np.asarray(part) for part in parts if _is_array(part)]
+    if len(arrays) > 1 or any(array.ndim > 1 and array.dtype.kind == "b" for array in arrays):
+        return _several_arrays(q, parts)
     parsed = parse(index, q.shape)
     result, how = gather(q, parsed.picks, parsed.shape)
     if parsed.in_front and parsed.array_at is not None:
@@ -57,6 +61,37 @@ def getitem(q: QTensor, index: Any) -> tuple[Any, str]:
         result, permuted = permute_dims(result, axes)
         how = worst(how, permuted)
     return result, how
+
+
+def _several_arrays(q: QTensor, parts: tuple[Any, ...]) -> tuple[Any, str]:
+    """Several index arrays, or a mask over several axes: a copy of whole lines where they reach no block."""
+    parts = tuple(np.asarray(part) if isinstance(part, list) else part for part in parts)
+    geometry = Geometry.of(q.scheme, q.ndim)
+    used = sum(_axes_used(part) for part in parts)
+    in_front = Ellipsis not in [part for part in parts if not isinstance(part, np.ndarray)]
+    try:
+        if in_front and used <= q.ndim - geometry.pinned and q.layout.is_identity:
+            words = q.words[parts]
+            shape = (*words.shape[:-1], q.shape[-1])
+            scales = q.scales[parts] if q.scheme.block else q.scales.reshape((1,) * len(shape))
+            return QTensor.make(words, scales, q.tensor_scale, q.scheme, shape), "copy"
+        return encoded(q.dequantize()[parts], q.scheme), "decode"
+    except IndexError as error:
+        raise IndexingError(
+            f"index {parts} of a tensor of shape {q.shape}: {error}",
+            "arrays of integers in range that broadcast, or masks of the axes' sizes",
+            "Correct the index.",
+        ) from None
+
+
+def _axes_used(part: Any) -> int:
+    if part is None or part is Ellipsis:
+        return 0
+    return part.ndim if isinstance(part, np.ndarray) and part.dtype.kind == "b" else 1
+
+
+def _is_array(part: Any) -> bool:
+    return isinstance(part, list) or (isinstance(part, np.ndarray) and part.ndim > 0)
 
 
 def parse(index: Any, shape: Shape) -> Parsed:

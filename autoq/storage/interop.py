@@ -20,19 +20,20 @@ class Interop:
 
     __slots__ = ()
 
-    def __array__(self: QTensor, dtype: Any = None, copy: bool | None = None) -> Array:
+    def __array__(self: Any, dtype: Any = None, copy: bool | None = None) -> Array:
         """The decoded values, float32 unless ``dtype`` says otherwise. There is never a view of them."""
         if copy is False:
             raise ArgumentError(
                 "a NumPy view of packed values", "copy=None or True", "Decode with .dequantize()."
             )
-        return self.dequantize().astype(np.float32 if dtype is None else dtype, copy=False)
+        values: Array = self.dequantize()
+        return values.astype(np.float32 if dtype is None else dtype, copy=False)
 
-    def __reduce__(self: QTensor) -> tuple[Any, ...]:
+    def __reduce__(self: Any) -> tuple[Any, ...]:
         arrays = np.ascontiguousarray(self.words), self.scales.copy()
         return _rebuilt, (*arrays, self.tensor_scale, self.scheme, self.shape, self.layout.order)
 
-    def copy(self: QTensor) -> QTensor:
+    def copy(self: Any) -> QTensor:
         """The same tensor in memory of its own, which holds only what the view shows."""
         from .qtensor import QTensor
 
@@ -40,19 +41,18 @@ class Interop:
             self.words.copy(), self.scales.copy(), self.tensor_scale, self.scheme, self.shape, self.layout
         )
 
-    def __copy__(self: QTensor) -> QTensor:
-        return self.copy()
+    __copy__ = copy
 
-    def __repr__(self: QTensor) -> str:
+    def __repr__(self: Any) -> str:
         return f"QTensor({self.scheme.name}, shape={self.shape}, {self.nbytes} bytes)"
 
-    def _repr_html_(self: QTensor) -> str:
+    def _repr_html_(self: Any) -> str:
         rows = "".join(
             f"<tr><th>{escape(name)}</th><td>{escape(text)}</td></tr>" for name, text in _facts(self)
         )
         return f"<table>{rows}</table>"
 
-    def scales_swizzled(self: QTensor) -> Array:
+    def scales_swizzled(self: Any) -> Array:
         """The stored scales in tiles of 128 x 4, flat, as Blackwell's tensor cores read them.
 
         Rows of the block grid (leading axes flattened) are padded to 128 and columns to 4 with zeros; in a

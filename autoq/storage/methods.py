@@ -18,95 +18,104 @@ class LayoutMethods:
     __slots__ = ()
 
     @property
-    def T(self: QTensor) -> QTensor:  # noqa: N802
+    def T(self: Any) -> QTensor:  # noqa: N802
         """The axes reversed: a view."""
-        return self.permute_dims(tuple(reversed(range(self.ndim))))
+        from .move import permute_dims
+
+        return permute_dims(self, tuple(reversed(range(self.ndim))))[0]
 
     @property
-    def mT(self: QTensor) -> QTensor:  # noqa: N802
+    def mT(self: Any) -> QTensor:  # noqa: N802
         """The last two axes swapped: a view. ShapeError below two axes."""
         if self.ndim < 2:
             raise ShapeError(
                 f"mT of a tensor of shape {self.shape}", "at least two axes", "Use .T, or reshape it."
             )
-        return self.permute_dims((*range(self.ndim - 2), self.ndim - 1, self.ndim - 2))
+        from .move import permute_dims
+
+        return permute_dims(self, (*range(self.ndim - 2), self.ndim - 1, self.ndim - 2))[0]
 
     @property
-    def is_contiguous(self: QTensor) -> bool:
+    def is_contiguous(self: Any) -> bool:
         """Whether contiguous() has nothing to do."""
         arrays = self.words.flags.c_contiguous and self.scales.flags.c_contiguous
-        return arrays and self.contiguous() is self
+        return bool(arrays and self.contiguous() is self)
 
-    def __len__(self: QTensor) -> int:
+    def __len__(self: Any) -> int:
         if not self.shape:
             raise ShapeError("len() of a tensor without axes", "at least one axis", "Use .size.")
-        return self.shape[0]
+        return int(self.shape[0])
 
-    def __getitem__(self: QTensor, index: Any) -> Any:
+    def __getitem__(self: Any, index: Any) -> Any:
         from .index import getitem
 
         return getitem(self, index)[0]
 
-    def reshape(self: QTensor, *shape: int | Sequence[int]) -> Any:
+    def reshape(self: Any, *shape: int | Sequence[int]) -> Any:
         """Reshape in logical row-major order: ``q.reshape(2, -1)`` or ``q.reshape((2, -1))``."""
         from .move import reshape
 
         target: Any = shape[0] if len(shape) == 1 else shape
         return reshape(self, target)[0]
 
-    def permute_dims(self: QTensor, axes: Sequence[int]) -> QTensor:
+    def permute_dims(self: Any, axes: Sequence[int]) -> QTensor:
         """Axes in another order: a view."""
         from .move import permute_dims
 
         return permute_dims(self, axes)[0]
 
-    def transpose(self: QTensor, *axes: int) -> QTensor:
+    def transpose(self: Any, *axes: int) -> QTensor:
         """Axes in another order, reversed by default: a view."""
-        return self.permute_dims(axes) if axes else self.T
+        from .move import permute_dims
 
-    def expand_dims(self: QTensor, axis: Axes) -> QTensor:
+        return permute_dims(self, axes or tuple(reversed(range(self.ndim))))[0]
+
+    def expand_dims(self: Any, axis: Axes) -> QTensor:
         """Axes of size 1 at positions ``axis`` of the result: a view."""
         from .move import expand_dims
 
         return expand_dims(self, axis)[0]
 
-    def squeeze(self: QTensor, axis: Axes | None = None) -> Any:
+    def squeeze(self: Any, axis: Axes | None = None) -> Any:
         """Without axes of size 1: those named, or all."""
         from .move import squeeze
 
         return squeeze(self, axis)[0]
 
-    def broadcast_to(self: QTensor, shape: Sequence[int]) -> QTensor:
+    def broadcast_to(self: Any, shape: Sequence[int]) -> QTensor:
         """Axes of size 1 repeated."""
         from .move import broadcast_to
 
         return broadcast_to(self, shape)[0]
 
-    def flip(self: QTensor, axis: Axes | None = None) -> QTensor:
+    def flip(self: Any, axis: Axes | None = None) -> QTensor:
         """Reversed along ``axis``, along all by default."""
         from .move import flip
 
-        return flip(self, axis)[0]
+        result: QTensor = flip(self, axis)[0]
+        return result
 
-    def take(self: QTensor, indices: Any, axis: int | None = None) -> Any:
+    def take(self: Any, indices: Any, axis: int | None = None) -> Any:
         """Entries at integer ``indices`` along ``axis``."""
         from .move import take
 
         return take(self, indices, axis)[0]
 
-    def repeat(self: QTensor, repeats: Any, axis: int | None = None) -> QTensor:
+    def repeat(self: Any, repeats: Any, axis: int | None = None) -> QTensor:
         """Each entry along ``axis`` repeated."""
         from .move import repeat
 
-        return repeat(self, repeats, axis)[0]
+        result: QTensor = repeat(self, repeats, axis)[0]
+        return result
 
-    def pad(self: QTensor, pad_width: Any, value: float = 0.0) -> QTensor:
+    def pad(self: Any, pad_width: Any, value: float = 0.0) -> QTensor:
         """Padded with a constant."""
         from .move import pad
 
-        return pad(self, pad_width, value)[0]
+        result: QTensor = pad(self, pad_width, value)[0]
+        return result
 
-    def contiguous(self: QTensor) -> QTensor:
+    def contiguous(self: Any) -> QTensor:
         """The tensor with C-contiguous arrays, in logical order as far as blocks allow; itself if it is."""
         from .move import contiguous
 

@@ -181,13 +181,11 @@ class QTensor(LayoutMethods, Interop):
         """Whether shape, canonical scheme, codes, scales and tensor scale are equal, NaN by its bits (S39)."""
         if self.shape != other.shape or self.scheme.canonical() != other.scheme.canonical():
             return False
-        if (self.tensor_scale is None) != (other.tensor_scale is None):
-            return False
         mine, theirs = self._logical(self.scales), other._logical(other.scales)
         return (
             mine.shape == theirs.shape
             and mine.tobytes() == theirs.tobytes()
-            and (self.tensor_scale is None or self.tensor_scale.tobytes() == other.tensor_scale.tobytes())
+            and np.asarray(self.tensor_scale).tobytes() == np.asarray(other.tensor_scale).tobytes()
             and np.array_equal(self.codes(), other.codes())
         )
 
@@ -198,7 +196,7 @@ _new = object.__new__
 def _own_bytes(array: Array) -> int:
     """Bytes of an array, an axis of stride 0 counted once."""
     pairs = zip(array.shape, array.strides, strict=True)
-    return math.prod(n if stride or not n else 1 for n, stride in pairs) * array.itemsize
+    return int(math.prod(n if stride or not n else 1 for n, stride in pairs) * array.itemsize)
 
 
 def _check(q: QTensor) -> None:

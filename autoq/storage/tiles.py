@@ -183,7 +183,8 @@ class _Work(NamedTuple):
             return values if values.shape == shape else np.broadcast_to(values, shape)
         if scratch.shape != shape:
             scratch = scratch.reshape(-1)[: math.prod(shape)].reshape(shape)
-        return self.function(*tiles, out=scratch)
+        self.function(*tiles, out=scratch)
+        return scratch
 
 
 def _threads() -> int:
