@@ -60,7 +60,7 @@ class TensorType:
         True
     """
 
-    __slots__ = ("bits", "dtype", "is_float", "is_quantized", "native", "propagates", "propagation")
+    __slots__ = ("bits", "dtype", "gradient", "is_float", "is_quantized", "native", "propagates", "propagation")
     _made: dict[tuple[Any, Propagation], TensorType] = {}
 
     dtype: DType
@@ -70,6 +70,7 @@ class TensorType:
     propagates: bool
     native: bool  # computed as it is stored: float32, float64
     bits: int
+    gradient: np.dtype[Any]  # the float dtype of gradients (S23)
 
     def __new__(cls, dtype: Any, propagation: Propagation = Propagation.PROPAGATE) -> TensorType:
         dtype = as_dtype(dtype)
@@ -80,6 +81,7 @@ class TensorType:
             made.dtype, made.propagation = dtype, propagation
             made.is_quantized, made.is_float = quantized, quantized or dtype in FLOATS
             made.propagates = propagation is PROPAGATE
+            made.gradient = dtype if made.is_float and not quantized else float32
             made.native = not quantized and dtype in (float32, float64)
             made.bits = dtype.element_bits if isinstance(dtype, QuantScheme) else dtype.itemsize * 8
             made = cls._made.setdefault((dtype, propagation), made)

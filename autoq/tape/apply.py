@@ -20,7 +20,8 @@ if TYPE_CHECKING:
 
 TILED_FROM = 1 << 16  # below one tile, decoding whole operands costs less than tiling them
 
-_plans: dict[Any, tuple[TensorType, np.dtype[Any]]] = {}
+Plan = tuple[TensorType, "np.dtype[Any]", bool]
+_plans: dict[Any, Plan] = {}
 
 
 def apply(op: Op | str, *operands: Any, out_dtype: Any = None, **static: Any) -> Tensor:
@@ -42,15 +43,31 @@ def apply(op: Op | str, *operands: Any, out_dtype: Any = None, **static: Any) ->
         >>> apply("add", aq.tensor([1.0, 2.0]), 1)
         tensor([2. 3.], float32)
     """
-    record = REGISTRY[op] if isinstance(op, str) else op
-    if out_dtype is not None:
-        out_dtype = as_dtype(out_dtype)
-    if static or record.defaults:
-        static = {**record.defaults, **{name: plain(value) for name, value in static.items()}}
+    record = op if op.__class__ is Op else REGISTRY[op]  # type: ignore[index]
+    return run(record, operands, static, out_dtype)  # type: ignore[arg-type]
+
+
+def run(op: Op, operands: tuple[Any, ...], static: dict[str, Any], out_dtype: Any) -> Tensor:
+    """``apply`` of a record on operands and static arguments that may still be arrays, numbers and tensors."""
+    if static:
+        for name, value in static.items():
+            if isinstance(value, _CONTAINERS):
+                static[name] = plain(value)
+    if op.defaults:
+        static = {**op.defaults, **static}
+    for x in operands:
+        if not isinstance(x, _Tensor):
+            operands = _as_operands(operands)
+            break
+    return _RUN[op.kind](op, operands, static, None if out_dtype is None else as_dtype(out_dtype))
+
+
+def _as_operands(operands: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Tensors, numbers and None; at least one tensor."""
     inputs = [as_operand(x) for x in operands]
     if inputs and not any(isinstance(x, _Tensor) for x in inputs):
         inputs[0] = _make_tensor(inputs[0])
-    return _RUN[record.kind](record, tuple(inputs), static, out_dtype)
+    return tuple(inputs)
 
 
 def binary(name: str, a: Any, b: Any) -> Tensor:
@@ -108,21 +125,14 @@ def _no_complex(x: Any) -> Any:
     raise DTypeError(f"a complex number {x!r}.", "real numbers", "Pass real and imaginary parts as two tensors.")
 
 
-def _plan(op: Op, operands: tuple[Any, ...], out_dtype: Any, policy: str) -> tuple[TensorType, np.dtype[Any]]:
-    """Output type and compute dtype of a float op, from a cache by its inputs' types."""
-    key = (
-        op,
-        out_dtype,
-        policy,
-        *[(x._type, x._value.ndim == 0) if isinstance(x, _Tensor) else type(x) for x in operands],
-    )
-    found = _plans.get(key)
-    if found is None:
-        found = _plans[key] = _make_plan(op, operands, out_dtype, policy)
-    return found
+def _make_plan(op: Op, operands: tuple[Any, ...], out_dtype: Any, policy: str) -> Plan:
+    """Output type, compute dtype, and whether anything is packed, for operands of these types."""
+    out_type, compute = _resolved(op, operands, out_dtype, policy)
+    packed = out_type.is_quantized or any(isinstance(x, _Tensor) and x._type.is_quantized for x in operands)
+    return out_type, compute, packed
 
 
-def _make_plan(op: Op, operands: tuple[Any, ...], out_dtype: Any, policy: str) -> tuple[TensorType, np.dtype[Any]]:
+def _resolved(op: Op, operands: tuple[Any, ...], out_dtype: Any, policy: str) -> tuple[TensorType, np.dtype[Any]]:
     tensors = [x for x in operands if isinstance(x, _Tensor)]
     types = [x._type for x in tensors if x._type.is_float]
     if not types:
@@ -157,11 +167,11 @@ def decoded(x: Any, dtype: np.dtype[Any]) -> Any:
     if not isinstance(x, _Tensor):
         return x
     value = x._value
-    if type(value) is QTensor:
-        return value.dequantize(dtype)
-    if value.dtype is dtype or value.dtype == bool_ or (value.dtype == dtype):
+    if value.dtype is dtype:
         return value
-    return value.astype(dtype)
+    if value.__class__ is QTensor:
+        return value.dequantize(dtype)
+    return value if value.dtype == bool_ else value.astype(dtype, copy=False)
 
 
 def encoded(value: np.ndarray, out_type: TensorType, reduced_last: bool = False) -> tuple[Any, TensorType]:
@@ -181,22 +191,37 @@ def encoded(value: np.ndarray, out_type: TensorType, reduced_last: bool = False)
 
 def _run_float(op: Op, operands: tuple[Any, ...], static: dict[str, Any], out_dtype: Any) -> Tensor:
     context = current()
-    out_type, compute = _plan(op, operands, out_dtype, context.resolution)
-    if op.elementwise and _worth_tiling(operands, out_type):
+    key: list[Any] = [op, out_dtype, context.resolution]
+    tracked = False
+    for x in operands:
+        if isinstance(x, _Tensor):
+            key.append(x._type if x._value.shape else (x._type,))
+            if x._node is not None:
+                tracked = True
+        else:
+            key.append(x.__class__)
+    plan = _plans.get(tuple(key))
+    if plan is None:
+        plan = _plans[tuple(key)] = _make_plan(op, operands, out_dtype, context.resolution)
+    out_type, compute, packed = plan
+    if packed and op.elementwise and _worth_tiling(operands):
         value, out_type = _tiled(op, operands, static, out_type, compute)
     else:
         work = float64 if context.exact and op.accumulates else compute
-        arrays = [decoded(x, work) for x in operands]
-        if not op.elementwise:
-            arrays = [np.asarray(x, work) if type(x) in (float, int, bool) else x for x in arrays]
-        value = _forward(op, arrays, static)
-        reduced = op.reduction and out_type.is_quantized and out_dtype is None and _reduced_last(operands[0], static)
-        value, out_type = encoded(value, out_type, reduced)
-    return _output(op, operands, static, value, out_type, compute, context)
+        value = _forward(op, [decoded(x, work) for x in operands], static, work)
+        if packed or value.dtype is not out_type.dtype:
+            reduced = packed and op.reduction and out_dtype is None and _reduced_last(operands[0], static)
+            value, out_type = encoded(value, out_type, reduced)
+    node = None
+    if tracked and context.grad and out_type.is_float:
+        node = _recorded(op, operands, static, compute, out_type, value, "")
+    return (_AutodiffQTensor if value.__class__ is QTensor else _AutodiffTensor)(value, out_type, node)  # type: ignore[no-any-return]
 
 
-def _forward(op: Op, arrays: list[Any], static: dict[str, Any]) -> np.ndarray:
+def _forward(op: Op, arrays: list[Any], static: dict[str, Any], dtype: Any = float32) -> np.ndarray:
     """The forward function's result as an array; shapes that don't broadcast get a three-part error."""
+    if not op.elementwise:
+        arrays = [np.asarray(x, dtype) if x.__class__ in (float, int, bool) else x for x in arrays]
     try:
         value = op.forward(tuple(arrays), **static) if op.variadic else op.forward(*arrays, **static)
     except ValueError as error:
@@ -219,12 +244,9 @@ def _check_broadcast(op: Op, arrays: list[Any]) -> tuple[int, ...]:
         ) from None
 
 
-def _worth_tiling(operands: tuple[Any, ...], out_type: TensorType) -> bool:
-    """Whether packed values are at play and there are more than a tile of them."""
-    tensors = [x for x in operands if isinstance(x, _Tensor)]
-    if not (out_type.is_quantized or any(type(x._value) is QTensor for x in tensors)):
-        return False
-    return max((x._value.size for x in tensors), default=0) > TILED_FROM
+def _worth_tiling(operands: tuple[Any, ...]) -> bool:
+    """Whether there are more values than a tile holds."""
+    return max([x._value.size for x in operands if isinstance(x, _Tensor)]) > TILED_FROM
 
 
 def _tiled(op: Op, operands: tuple[Any, ...], static: dict[str, Any], out_type: TensorType, compute: Any) -> Any:
@@ -341,6 +363,7 @@ _RUN = {"float": _run_float, "loss": _run_float, "index": _run_index, "layout": 
 
 # Filled in by tape.tensor, which defines the classes and imports this module.
 _Tensor: Any = ()
+_CONTAINERS: Any = ()
 _AutodiffTensor: Any = None
 _AutodiffQTensor: Any = None
 _make_tensor: Any = None
@@ -348,5 +371,6 @@ _make_tensor: Any = None
 
 def bind(base: Any, dense: Any, packed: Any, make: Any) -> None:
     """Tell this module the tensor classes; called once, by ``tape.tensor``."""
-    global _Tensor, _AutodiffTensor, _AutodiffQTensor, _make_tensor
+    global _Tensor, _AutodiffTensor, _AutodiffQTensor, _make_tensor, _CONTAINERS
     _Tensor, _AutodiffTensor, _AutodiffQTensor, _make_tensor = base, dense, packed, make
+    _CONTAINERS = (base, tuple, list)

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from autoq.errors import ArgumentError
-from autoq.tape.apply import apply
+from autoq.tape.apply import run
 from autoq.tape.op import Op
 
 if TYPE_CHECKING:
@@ -24,25 +24,38 @@ def function(op: Op) -> Callable[..., Tensor]:
         tensor([3.], float32)
     """
     defaults = _defaults(op)
-    names = (*op.operands, *op.statics)
+    statics = frozenset(op.statics)
     count = 1 if op.variadic else len(op.operands)
+    required = statics - set(op.defaults)
+    tails = {n: tuple(defaults[o] for o in op.operands[n:]) for n in range(count + 1) if set(op.operands[n:]) <= set(defaults)}
 
     def call(*arguments: Any, out_dtype: Any = None, **named: Any) -> Tensor:
-        bound = dict(zip(names, arguments, strict=False))
-        if len(arguments) > len(names) or not named.keys() <= set(names) - set(bound):
-            raise _misuse(op, arguments, named, names)
-        bound = {**defaults, **bound, **named}
-        missing = [n for n in names if n not in bound]
-        if missing:
-            raise _misuse(op, arguments, named, names)
-        operands = tuple(bound[names[0]]) if op.variadic else [bound[n] for n in names[:count]]
-        return apply(op, *operands, out_dtype=out_dtype, **{n: bound[n] for n in op.statics})
+        tail = tails.get(len(arguments))
+        if tail is None or not (required <= named.keys() and named.keys() <= statics):
+            arguments, named = _bound(op, defaults, arguments, named)
+        elif tail:
+            arguments += tail
+        return run(op, tuple(arguments[0]) if op.variadic else arguments, named, out_dtype)
 
     call.__name__ = call.__qualname__ = op.name
     call.__doc__ = op.doc or op.forward.__doc__
     call.__module__ = "autoq"
     call.__signature__ = _signature(op, defaults)  # type: ignore[attr-defined]
     return call
+
+
+def _bound(
+    op: Op, defaults: dict[str, Any], arguments: tuple[Any, ...], named: dict[str, Any]
+) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """Operands and static arguments of a call that gave some of either by position or by name."""
+    names = (*op.operands, *op.statics)
+    bound = dict(zip(names, arguments, strict=False))
+    if len(arguments) > len(names) or not named.keys() <= set(names) - set(bound):
+        raise _misuse(op, arguments, named, names)
+    bound = {**defaults, **bound, **named}
+    if any(n not in bound for n in names):
+        raise _misuse(op, arguments, named, names)
+    return tuple(bound[n] for n in op.operands), {n: bound[n] for n in op.statics}
 
 
 def _defaults(op: Op) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -28,6 +29,7 @@ class _Leaf:
 
 
 LEAF: Final = _Leaf()
+NUMBERS: Final = (float, int, bool, type(None))
 
 
 class Node:
@@ -39,7 +41,8 @@ class Node:
         parents: By operand, the node that made it, the leaf tensor itself, or None (no gradient asked).
         shapes: By operand, its shape.
         dtypes: By operand, the float dtype of its gradient (S23).
-        saved: By operand, the tensor or number that a rule reads, else None. None as a whole once freed.
+        saved: By operand, the tensor or number that a rule reads, else None; empty if no rule reads any. None as a
+            whole once freed.
         versions: The saved tensors' version numbers at recording (S29).
         static: The static arguments and residuals.
         compute: The float dtype in which the rules compute.
@@ -66,11 +69,11 @@ class Node:
 
     op: Op
     position: int
-    parents: tuple[Node | Tensor | None, ...]
-    shapes: tuple[tuple[int, ...], ...]
-    dtypes: tuple[np.dtype[Any], ...]
+    parents: list[Node | Tensor | None]
+    shapes: list[tuple[int, ...]]
+    dtypes: list[np.dtype[Any]]
     saved: tuple[Any, ...] | None
-    versions: tuple[int, ...]
+    versions: Sequence[int]
     static: dict[str, Any]
     compute: np.dtype[Any]
     type: TensorType
@@ -88,24 +91,29 @@ class Node:
         note: str = "",
     ) -> None:
         parents, shapes, dtypes = [], [], []
-        needs = 0
-        for i, x in enumerate(operands):
-            node = getattr(x, "_node", None)
-            if node is not None:
-                needs |= 1 << i
-                parents.append(x if node is LEAF else node)
-                value = x._value
-                shapes.append(value.shape)
-                dtypes.append(float32 if x._type.is_quantized else value.dtype)
-            else:
+        needs, bit = 0, 1
+        for x in operands:
+            node = None if x.__class__ in NUMBERS else x._node
+            if node is None:
                 parents.append(None)
                 shapes.append(getattr(x, "shape", ()))
                 dtypes.append(float32)
+            else:
+                needs |= bit
+                parents.append(x if node is LEAF else node)
+                shapes.append(x._value.shape)
+                dtypes.append(x._type.gradient)
+            bit <<= 1
         self.op, self.static, self.compute = op, static, compute
-        self.parents, self.shapes, self.dtypes = tuple(parents), tuple(shapes), tuple(dtypes)
-        reads = reads_of(op, needs)
-        self.saved = tuple([x if i in reads else None for i, x in enumerate(operands)])
-        self.versions = tuple([x._version[0] if hasattr(x, "_version") else 0 for x in self.saved])
+        self.parents, self.shapes, self.dtypes = parents, shapes, dtypes
+        reads = op.reads.get(needs)
+        if reads is None:
+            reads = op.reads_of(needs)
+        if reads:
+            self.saved = tuple([x if i in reads else None for i, x in enumerate(operands)])
+            self.versions = [0 if x.__class__ in NUMBERS else x._version[0] for x in self.saved]
+        else:
+            self.saved, self.versions = (), ()
         self.type, self.shape, self.note = out_type, shape, note
         self.position = _position()
 
@@ -120,25 +128,6 @@ class Node:
     def free(self) -> None:
         """Drop the saved values and the way to the parents' values."""
         self.saved = None
-
-
-_reads: dict[tuple[Op, int], frozenset[int]] = {}
-
-
-def reads_of(op: Op, needs: int) -> frozenset[int]:
-    """The operands whose values are read by the rules of the operands in the bit set ``needs``."""
-    key = (op, needs)
-    found = _reads.get(key)
-    if found is None:
-        rules = op.rules if not op.variadic else op.rules * needs.bit_length()
-        found = _reads[key] = frozenset(
-            int(read.key)
-            for i, rule in enumerate(rules)
-            if rule is not None and needs >> i & 1
-            for read in rule.reads
-            if read.source == "value"
-        )
-    return found
 
 
 def compute_dtype(dtypes: Any) -> np.dtype[Any]:

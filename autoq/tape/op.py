@@ -77,6 +77,7 @@ class Op:
     statics: tuple[str, ...] = field(default=(), init=False)
     defaults: Mapping[str, Any] = field(default_factory=dict, init=False)
     rules: tuple[Rule | None, ...] = field(default=(), init=False)
+    reads: dict[int, frozenset[int]] = field(default_factory=dict, init=False)
 
     def __post_init__(self) -> None:
         if self.kind not in KINDS:
@@ -91,6 +92,13 @@ class Op:
     def differentiable(self) -> bool:
         """Whether it has gradient rules."""
         return not isinstance(self.vjp, str)
+
+    def reads_of(self, needs: int) -> frozenset[int]:
+        """The operands whose values the rules of the operands in the bit set ``needs`` read; kept in ``reads``."""
+        rules = self.rules * needs.bit_length() if self.variadic else self.rules
+        chosen = [rule for i, rule in enumerate(rules) if rule is not None and needs >> i & 1]
+        found = frozenset(int(r.key) for rule in chosen for r in rule.reads if r.source == "value")
+        return self.reads.setdefault(needs, found)
 
     def __repr__(self) -> str:
         return f"Op({self.name!r}, kind={self.kind!r}, operands={self.operands})"
