@@ -5,10 +5,11 @@ VENV   := .venv
 RUN    := $(VENV)/bin/python
 # A stamp a set of extras: a second run installs nothing until setup.cfg changes.
 stamp   = $(VENV)/.installed-$(1)
-WORKERS ?= auto
 .DEFAULT_GOAL := help
 .PHONY: help train test check lint types bench docs tutorials clean
 .NOTPARALLEL:
+# Small products: more BLAS threads than one only wait for each other.
+train test docs tutorials: export OPENBLAS_NUM_THREADS ?= 1
 
 help:  ## show this list
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## */\t/' | expand -t 12
@@ -22,7 +23,7 @@ $(VENV)/.installed-%: setup.cfg pyproject.toml
 train: $(call stamp,train)  ## train the four networks on handwritten digits: ARGS="--signal mxfp4 --epochs 5"
 	$(RUN) -m autoq train digits $(ARGS)
 test: $(call stamp,test)  ## run every test and doctest: FLOAT=float16 or bfloat16, ARGS="-k name"
-	AUTOQ_TEST_FLOAT=$(FLOAT) OPENBLAS_NUM_THREADS=1 $(RUN) -m pytest -n $(WORKERS) $(ARGS)
+	AUTOQ_TEST_FLOAT=$(FLOAT) $(RUN) -m pytest -n auto $(ARGS)
 check: test lint types  ## test, lint and types
 lint: $(call stamp,dev)  ## check style and the direction of imports
 	$(RUN) -m ruff check .

@@ -72,10 +72,11 @@ for name, line in (("calm", calm), ("with an outlier", spoiled)):
 aq.viz.scale_rules("mxfp4")
 
 # %% [markdown]
-# On the right, 1 means that the block's largest value survives. The saw teeth are rounding. What drops
-# below them is saturation: under `floor` a value of just under 8 comes back as 6, three quarters of itself.
-# `ceil` never saturates, but wastes up to an octave: between 4 and 6 it takes the next scale although the
-# value would have fitted.
+# Each panel follows the largest value of a block, from 6 to 24: where the curve is at 1, it survives. The
+# saw teeth are rounding, and no rule avoids them. What `floor` adds is saturation: a value of just under 8
+# comes back as 6, three quarters of itself. `ceil` never saturates but wastes up to an octave: between 6
+# and 8 it takes the scale 2, and 4 from there on, where `round_up` still takes 2. `even` rounds the value
+# to the element's precision before it decides.
 #
 # ## Which is better?
 #

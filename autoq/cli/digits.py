@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from autoq.cli.table import text_table
 from autoq.data import Split
@@ -14,7 +15,7 @@ from autoq.train.digits import FLOAT, STANDARD, Recipe, Result, train
 from autoq.train.measure import TapeCost, network_errors, tape_cost
 from autoq.viz import loss_curves, quantization_error, weight_histogram
 
-HEADER = ("run", "test accuracy", "test loss", "bits an activation", "bytes saved a step", "steps/s")
+HEADER = ("run", "test accuracy", "test loss", "bits an activation", "bytes on the tape", "steps/s")
 
 
 def train_and_report(options: argparse.Namespace) -> None:
@@ -54,7 +55,7 @@ def recipes_of(options: argparse.Namespace) -> list[Recipe]:
     return [Recipe(signal, weights, **common) for signal, weights in pairs]
 
 
-def bar(name: str):
+def bar(name: str) -> Any:
     """A wrapper that shows a progress bar over epochs."""
     from tqdm import tqdm
 
@@ -74,7 +75,7 @@ def _row(result: Result, digits: Split) -> tuple[str, ...]:
         f"{result.test_loss[-1]:.4f}",
         f"{cost.activation_bits:.2f}",
         f"{cost.saved_bytes:,}",
-        f"{result.steps / result.step_seconds:,.0f}",
+        f"{result.steps_per_second:,.0f}",
     )
 
 
@@ -91,7 +92,7 @@ def draw(results: Sequence[Result], digits: Split, folder: Path) -> list[Path]:
             {name: result.train_loss for name, result in named.items()},
             {name: result.test_loss for name, result in named.items()},
         ),
-        "weights": weight_histogram({name: _first_weight(result) for name, result in named.items()}),
+        "weights": weight_histogram(_first_weights(results)),
     }
     errors = {
         name: network_errors(result.model, result.recipe, digits.test_x) for name, result in named.items()
@@ -105,6 +106,11 @@ def draw(results: Sequence[Result], digits: Split, folder: Path) -> list[Path]:
     return paths
 
 
-def _first_weight(result: Result):
-    layer = result.model[0]
-    return layer.weight.numpy(), layer.packed_weight() if layer.weight_scheme is not None else None
+def _first_weights(results: Sequence[Result]) -> dict[str, tuple[Any, Any]]:
+    """The first layer's weights of every run that quantizes them; of the first run where none does."""
+    quantized = [result for result in results if result.recipe.weights != FLOAT]
+    chosen = {result.recipe.name: result.model[0] for result in quantized or results[:1]}
+    return {
+        name: (layer.weight.numpy(), layer.packed_weight() if quantized else None)
+        for name, layer in chosen.items()
+    }

@@ -106,8 +106,8 @@ class Result:
         train_loss: Cross-entropy on the whole training set after each epoch, in nats.
         test_loss: The same on the test set.
         test_accuracy: Share of the test set that is classified right after each epoch.
-        step_seconds: Time of all training steps, evaluation left out.
-        steps: How many there were.
+        epoch_seconds: Time of each epoch's steps, evaluation left out.
+        steps: How many steps there were.
     """
 
     recipe: Recipe
@@ -115,8 +115,13 @@ class Result:
     train_loss: list[float] = field(default_factory=list)
     test_loss: list[float] = field(default_factory=list)
     test_accuracy: list[float] = field(default_factory=list)
-    step_seconds: float = 0.0
+    epoch_seconds: list[float] = field(default_factory=list)
     steps: int = 0
+
+    @property
+    def steps_per_second(self) -> float:
+        """Training steps a second in the median epoch: the first one also compiles kernels."""
+        return self.steps / len(self.epoch_seconds) / float(np.median(self.epoch_seconds))
 
 
 def train(
@@ -146,7 +151,7 @@ def train(
             step(model, optimizer, as_signal(images, recipe), labels)
             schedule.step()
             result.steps += 1
-        result.step_seconds += time.perf_counter() - started
+        result.epoch_seconds.append(time.perf_counter() - started)
         _record(result, digits)
     return result
 

@@ -11,7 +11,8 @@ from autoq.errors import ArgumentError
 from autoq.schemes.catalog import scheme as find_scheme
 from autoq.schemes.scheme import QuantScheme
 from autoq.storage.qtensor import QTensor
-from autoq.viz.style import COLOURS, MUTED, label_ends, new_figure, title
+from autoq.viz.error import saturated
+from autoq.viz.style import COLOURS, MUTED, new_figure, title
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -36,7 +37,15 @@ def representable_values(*schemes: QuantScheme | str) -> Figure:
     for row, (scheme, colour) in enumerate(zip(chosen, _cycle(len(chosen)), strict=True)):
         values = relative_values(scheme)
         for ax, shown in zip(axes, (values, values[values > 0]), strict=True):
-            ax.plot(shown, np.full(len(shown), row), linestyle="", marker="|", markersize=13, color=colour)
+            ax.plot(
+                shown,
+                np.full(len(shown), row),
+                linestyle="",
+                marker="|",
+                markersize=13,
+                markeredgewidth=1,
+                color=colour,
+            )
     axes[0].set_yticks(range(len(chosen)), [_row_label(scheme) for scheme in chosen])
     axes[0].set_ylim(len(chosen) - 0.4, -0.6)
     axes[1].set_xscale("log", base=2)
@@ -56,7 +65,10 @@ def relative_values(scheme: QuantScheme) -> np.ndarray:
 def scale_rules(
     scheme: QuantScheme | str = "mxfp4", rules: Sequence[str] | None = None, octaves: int = 2
 ) -> Figure:
-    """What each scale rule does to a block's largest value: the scale taken, and what is left of the value.
+    """What each scale rule leaves of a block's largest value: decoded over exact, one panel a rule.
+
+    Dotted lines separate the scales that the rule takes, ×1, ×2 and so on. The curve is red where the
+    value saturates (S20).
 
     Args:
         scheme: A scheme or its name; its rule is replaced by each of ``rules`` in turn.
@@ -65,49 +77,54 @@ def scale_rules(
 
     Example:
         >>> figure = scale_rules("mxfp4", rules=("floor", "round_up"))
-        >>> [text.get_text() for text in figure.axes[1].texts]
+        >>> [ax.get_title(loc="left") for ax in figure.axes]
         ['floor', 'round_up']
     """
     base = find_scheme(scheme)
     names = tuple(rules or base.scale_format.rules)
-    amax = np.geomspace(1, 2**octaves, 1200, endpoint=False, dtype=np.float32) * base.element_format.maximum
-    figure, (left, right) = new_figure(2, 9.0, 3.4)
-    ends: tuple[list, list] = ([], [])
-    for name, colour in zip(names, _cycle(len(names)), strict=True):
-        scales, kept = scale_and_kept(base.replace(scale_rule=name), amax)
-        for ax, values, end in zip((left, right), (scales, kept), ends, strict=True):
-            ax.plot(
-                amax, values, color=colour, linewidth=1.5, drawstyle="steps-post" if ax is left else "default"
-            )
-            end.append((amax[-1], values[-1], name, colour))
-    right.axhline(1, color=MUTED, linewidth=0.8, linestyle=":", zorder=0)
-    _finish(left, "scale of the block", f"{base.name}: the scale each rule takes")
-    _finish(right, "decoded / exact", "What is left of the largest value")
-    left.set_yscale("log", base=2)
-    for ax, end in zip((left, right), ends, strict=True):
-        label_ends(ax, end)
+    amax = np.geomspace(1, 2**octaves, 1200, dtype=np.float32) * np.float32(base.element_format.maximum)
+    figure, axes = new_figure(len(names), 2.3 * len(names), 2.9, sharey=True, sharex=True)
+    for ax, name in zip(axes, names, strict=True):
+        _draw_rule(ax, base.replace(scale_rule=name), amax)
+        title(ax, name)
+    axes[0].set_ylabel("decoded / exact", fontsize=8.5)
+    figure.supxlabel(f"largest magnitude of a block in {base.name}", fontsize=8.5)
     return figure
 
 
-def scale_and_kept(scheme: QuantScheme, amax: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The scale of one block for each of its largest values, and the largest value decoded over exact.
+def _draw_rule(ax: Axes, scheme: QuantScheme, amax: np.ndarray) -> None:
+    scales, kept, beyond = largest_value(scheme, amax)
+    ax.axhline(1, color=MUTED, linewidth=0.8)
+    ax.plot(amax, np.where(beyond, np.nan, kept), color=COLOURS[1], linewidth=1.5)
+    ax.plot(amax, np.where(beyond, kept, np.nan), color=COLOURS[2], linewidth=2.2)
+    ax.set_xscale("log", base=2)
+    edges = [0, *(np.flatnonzero(np.diff(scales)) + 1), len(amax)]
+    for start, stop in zip(edges[:-1], edges[1:], strict=True):
+        if start:
+            ax.axvline(amax[start], color=MUTED, linewidth=0.8, linestyle=":")
+        middle = float(np.sqrt(amax[start] * amax[stop - 1]))
+        if stop - start > len(amax) // 12:
+            style = {"ha": "center", "fontsize": 7.5, "color": MUTED, "transform": ax.get_xaxis_transform()}
+            ax.text(middle, 0.97, f"×{scales[start]:g}", **style)
+    if beyond.any():
+        worst = int(np.argmin(np.where(beyond, kept, np.inf)))
+        style = {"ha": "right", "va": "top", "fontsize": 8, "color": COLOURS[2]}
+        ax.annotate("saturates", (amax[worst], kept[worst]), (-4, 2), textcoords="offset points", **style)
+
+
+def largest_value(scheme: QuantScheme, amax: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """The fate of the largest value of a block, for many blocks.
 
     Args:
         scheme: A scheme with blocks along the last axis and no tensor scale.
         amax: (n,) float32 largest magnitudes.
 
     Returns:
-        Two float32 arrays of shape (n,).
+        Three arrays of shape (n,): the block's scale, decoded over exact, and whether the value saturates.
     """
     q = QTensor.quantize(amax[:, None], scheme)
-    return scheme.scale_format.decode(q.scales)[:, 0], q.dequantize()[:, 0] / amax
-
-
-def _finish(ax: Axes, label: str, heading: str) -> None:
-    ax.set_xscale("log", base=2)
-    ax.set_xlabel("largest magnitude of the block", fontsize=8.5)
-    ax.set_ylabel(label, fontsize=8.5)
-    title(ax, heading)
+    kept = q.dequantize()[:, 0] / amax
+    return scheme.scale_format.decode(q.scales)[:, 0], kept, saturated(amax[:, None], q)[:, 0]
 
 
 def _row_label(scheme: QuantScheme) -> str:

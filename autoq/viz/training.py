@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from autoq.viz.error import TensorError, scale_of_each_value
-from autoq.viz.style import COLOURS, MARKERS, MUTED, label_ends, new_figure, title
+from autoq.viz.style import COLOURS, MARKERS, label_ends, new_figure, title
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -37,9 +37,8 @@ def loss_curves(train: Mapping[str, Sequence[float]], test: Mapping[str, Sequenc
         ax.set_xlabel("epoch", fontsize=8.5)
         title(ax, heading)
     axes[0].set_ylabel("cross-entropy, nats", fontsize=8.5)
-    for ax, losses in zip(axes, (train, test), strict=True):
-        runs = zip(losses.items(), COLOURS, strict=False)
-        label_ends(ax, [(len(values), values[-1], name, colour) for (name, values), colour in runs])
+    runs = zip(test.items(), COLOURS, strict=False)
+    label_ends(axes[1], [(len(values), values[-1], name, colour) for (name, values), colour in runs])
     return figure
 
 
@@ -56,19 +55,22 @@ def quantization_error(errors: Mapping[str, Sequence[TensorError]]) -> Figure:
         ['SQNR, dB', 'saturated, %', 'flushed to zero, %']
     """
     names = list(dict.fromkeys(error.name for run in errors.values() for error in run))
-    figure, axes = new_figure(3, 9.0, 1.5 + 0.36 * len(names), sharey=True)
+    figure, axes = new_figure(3, 9.0, 1.4 + 0.42 * len(names), sharey=True)
     for ax, (label, value) in zip(axes, _MEASURES.items(), strict=True):
         for position, (run, records) in enumerate(errors.items()):
-            heights = [names.index(record.name) for record in records]
-            style = {"color": COLOURS[1 + position], "marker": MARKERS[position], "label": run}
-            ax.plot([value(record) for record in records], heights, linestyle="", markersize=5.5, **style)
+            heights = [names.index(record.name) + _offset(position, len(errors)) for record in records]
+            style = {
+                "color": COLOURS[1 + position],
+                "marker": MARKERS[position],
+                "label": run,
+                "clip_on": False,
+            }
+            ax.plot([value(record) for record in records], heights, linestyle="", markersize=4.5, **style)
         ax.set_xlabel(label, fontsize=8.5)
-        ax.set_xlim(left=0)
+        ax.set_xlim(0, max(1.0, 1.15 * ax.get_xlim()[1]))
     _mark_exact(axes[0], names, errors)
     axes[0].set_yticks(range(len(names)), names)
     axes[0].set_ylim(len(names) - 0.5, -0.5)
-    for ax in axes[1:]:
-        ax.set_xlim(right=max(1.0, ax.get_xlim()[1]))
     handles, labels = axes[0].get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside upper left", ncols=len(labels), frameon=False, fontsize=8.5)
     return figure
@@ -79,9 +81,14 @@ def _mark_exact(ax: Axes, names: Sequence[str], errors: Mapping[str, Sequence[Te
     for position, records in enumerate(errors.values()):
         for record in records:
             if np.isinf(record.sqnr):
-                place = (1.0, names.index(record.name) + 0.22 * (position - (len(errors) - 1) / 2))
+                place = (1.0, names.index(record.name) + _offset(position, len(errors)))
                 style = {"color": COLOURS[1 + position], "fontsize": 7.5, "ha": "right", "va": "center"}
                 ax.text(*place, "exact", transform=ax.get_yaxis_transform(), **style)
+
+
+def _offset(position: int, runs: int) -> float:
+    """How far below its row a run's marker lies, so that equal values do not hide each other."""
+    return 0.24 * (position - (runs - 1) / 2)
 
 
 _MEASURES = {
@@ -107,39 +114,32 @@ def weight_histogram(weights: Mapping[str, tuple[Any, QTensor | None]], bins: in
         >>> figure.axes[0].get_xlabel()
         'weight / scale of its block'
     """
-    figure, axes = new_figure(len(weights), max(4.5, 3.1 * len(weights)), 3.0)
-    for ax, (name, (values, q)), colour in zip(axes, weights.items(), COLOURS, strict=False):
+    figure, axes = new_figure(len(weights), max(4.5, 3.4 * len(weights)), 3.0)
+    for ax, (name, (values, q)) in zip(axes, weights.items(), strict=True):
+        title(ax, name if q is None else f"{name}\n")
         if q is None:
-            _histogram(ax, np.asarray(values).ravel(), colour, bins, "weight")
-            title(ax, f"{name}: not quantized")
+            _histogram(ax, np.asarray(values).ravel(), bins, "weight")
         else:
-            _scaled_histogram(ax, np.asarray(values), q, colour, bins)
-            title(ax, name)
+            _scaled_histogram(ax, np.asarray(values), q, bins)
     axes[0].set_ylabel("weights", fontsize=8.5)
     return figure
 
 
-def _scaled_histogram(ax: Axes, values: np.ndarray, q: QTensor, colour: str, bins: int) -> None:
+def _scaled_histogram(ax: Axes, values: np.ndarray, q: QTensor, bins: int) -> None:
     scales = scale_of_each_value(q)
     units = np.divide(values, scales, out=np.zeros(values.shape, np.float32), where=scales > 0)
     element = q.scheme.element_format
     marks = np.unique(element.values[np.isfinite(element.values)])
     marks = marks[(marks >= element.minimum) & (marks <= element.maximum)]
-    _histogram(ax, units.ravel(), colour, bins, "weight / scale of its block")
-    ax.plot(
-        marks, np.zeros(len(marks)), linestyle="", marker="|", markersize=9, color=COLOURS[2], clip_on=False
-    )
-    ax.annotate(
-        f"{len(marks)} representable values",
-        (0.98, 0.97),
-        xycoords="axes fraction",
-        ha="right",
-        va="top",
-        fontsize=8,
-        color=COLOURS[2],
-    )
+    _histogram(ax, units.ravel(), bins, "weight / scale of its block")
+    # A rug where there are too many values for a line each.
+    top = 1.0 if len(marks) <= 40 else 0.06
+    place = ax.get_xaxis_transform()
+    ax.vlines(marks, 0, top, color=COLOURS[2], linewidth=0.8, transform=place)
+    style = {"va": "bottom", "fontsize": 8, "color": COLOURS[2], "transform": ax.transAxes}
+    ax.text(0.0, 1.01, f"{len(marks)} representable values", **style)
 
 
-def _histogram(ax: Axes, values: np.ndarray, colour: str, bins: int, label: str) -> None:
-    ax.hist(values, bins=bins, color=colour if colour != COLOURS[0] else MUTED, linewidth=0)
+def _histogram(ax: Axes, values: np.ndarray, bins: int, label: str) -> None:
+    ax.hist(values, bins=bins, color="#9fc5dd", linewidth=0)
     ax.set_xlabel(label, fontsize=8.5)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import autoq as aq
-from autoq.viz.formats import relative_values, scale_and_kept
+from autoq.viz.formats import largest_value, relative_values
 from autoq.viz.style import spread
 from autoq.viz.training import TensorError
 
@@ -17,15 +17,16 @@ def labels(ax):
     return {text.get_text(): text for text in ax.texts}
 
 
-def test_loss_curves_draw_each_run_in_both_panels_and_name_it_at_its_end():
+def test_loss_curves_draw_each_run_in_both_panels_and_name_it_in_its_colour():
     train, test = {"a": [2.0, 1.0, 0.5], "b": [2.0, 1.5, 1.2]}, {"a": [2.1, 1.4, 0.9], "b": [2.2, 1.9, 1.7]}
     figure = aq.viz.loss_curves(train, test)
     for ax, losses in zip(figure.axes, (train, test), strict=True):
         assert [line.get_ydata().tolist() for line in ax.lines] == list(losses.values())
         assert ax.lines[0].get_xdata().tolist() == [1, 2, 3]
-        named = labels(ax)
-        assert named["a"].get_position()[1] < named["b"].get_position()[1]
-        assert [named[name].get_color() for name in losses] == [line.get_color() for line in ax.lines]
+    named = labels(figure.axes[1])
+    assert named["a"].get_position()[1] < named["b"].get_position()[1]
+    for ax in figure.axes:
+        assert [named[name].get_color() for name in test] == [line.get_color() for line in ax.lines]
 
 
 def test_labels_of_nearby_lines_do_not_overlap():
@@ -44,7 +45,7 @@ def test_quantization_error_puts_each_record_in_its_row_and_panel():
     assert sqnr.lines[0].get_xdata().tolist() == [30.0, 28.0]
     assert saturated.lines[0].get_xdata().tolist() == [0.0, 10.0]
     assert flushed.lines[1].get_xdata().tolist() == [50.0]
-    assert flushed.lines[1].get_ydata().tolist() == [1]
+    assert [round(y) for y in flushed.lines[1].get_ydata()] == [1]
 
 
 def test_an_exact_tensor_is_written_as_exact():
@@ -59,8 +60,10 @@ def test_weight_histogram_counts_every_weight_and_marks_every_representable_valu
     packed, plain = aq.viz.weight_histogram({"nvfp4": (WEIGHTS, q), "float32": (WEIGHTS, None)}).axes
     assert sum(bar.get_height() for bar in packed.patches) == WEIGHTS.size
     assert sum(bar.get_height() for bar in plain.patches) == WEIGHTS.size
-    assert packed.lines[0].get_xdata().tolist() == sorted({*(-v for v in E2M1), *E2M1})
-    assert not plain.lines
+    marks = [segment[0][0] for segment in packed.collections[0].get_segments()]
+    assert marks == sorted({*(-v for v in E2M1), *E2M1})
+    assert "15 representable values" in labels(packed)
+    assert not plain.collections
 
 
 E2M1 = (0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0)
@@ -80,17 +83,20 @@ def test_representable_values_of_nothing_is_an_error_that_says_what_to_pass():
         aq.viz.representable_values()
 
 
-@pytest.mark.parametrize(("rule", "kept"), [("floor", 0.75), ("round_up", 1.0), ("ceil", 1.0)])
-def test_scale_rules_show_where_the_largest_value_saturates(rule, kept):
+@pytest.mark.parametrize(
+    ("rule", "scales", "left"),
+    [("floor", [1.0, 1.0], 0.75), ("round_up", [1.0, 2.0], 1.0), ("ceil", [2.0, 2.0], 1.0)],
+)
+def test_scale_rules_show_where_the_largest_value_saturates(rule, scales, left):
     amax = np.array([6.0, 8.0 - 2**-20], np.float32)
-    scales, left = scale_and_kept(aq.mxfp4.replace(scale_rule=rule), amax)
-    assert left[1] == pytest.approx(kept, rel=1e-6)
-    assert scales.tolist() == (
-        [1.0, 1.0] if rule == "floor" else [1.0, 2.0] if rule == "round_up" else [2.0, 2.0]
-    )
+    taken, kept, beyond = largest_value(aq.mxfp4.replace(scale_rule=rule), amax)
+    assert taken.tolist() == scales
+    assert kept[1] == pytest.approx(left, rel=1e-6)
+    assert beyond.tolist() == [False, rule == "floor"]
 
 
-def test_scale_rules_draw_one_line_a_rule_in_both_panels():
-    scale, kept = aq.viz.scale_rules("mxfp8").axes
-    assert set(labels(scale)) == set(labels(kept)) == {"round_up", "floor", "ceil", "even"}
-    assert min(line.get_ydata().min() for line in kept.lines[:1]) >= 0.93
+def test_scale_rules_draw_one_panel_a_rule_and_mark_saturation_in_it():
+    panels = {ax.get_title(loc="left"): ax for ax in aq.viz.scale_rules("mxfp4").axes}
+    assert list(panels) == ["round_up", "floor", "ceil", "even"]
+    assert [name for name, ax in panels.items() if "saturates" in labels(ax)] == ["floor"]
+    assert {"×1", "×2"} <= set(labels(panels["floor"]))
