@@ -36,7 +36,8 @@ def dtype_resolution(policy: str) -> AbstractContextManager[None]:
         >>> with dtype_resolution("strict"):
         ...     x + x.astype(aq.float16)
         Traceback (most recent call last):
-        autoq.errors.ResolutionError: add: propagating inputs disagree under strict resolution: float32 and float16.
+        autoq.errors.ResolutionError: add: propagating inputs disagree under strict resolution: float32 and
+        float16.
           Allowed: propagating inputs of one dtype with the same encode choices
           Cast one with astype, inhibit it with .inhibit(), or use dtype_resolution('widen').
     """

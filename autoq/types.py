@@ -5,7 +5,7 @@ from __future__ import annotations
 import enum
 from collections.abc import Iterable
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, Union
+from typing import TYPE_CHECKING, Any
 
 import ml_dtypes
 import numpy as np
@@ -15,7 +15,7 @@ from autoq.errors import DTypeError, ResolutionError
 from autoq.schemes import QuantScheme, scheme
 
 if TYPE_CHECKING:
-    DType = Union[np.dtype[Any], QuantScheme]
+    DType = np.dtype[Any] | QuantScheme
 
 float64 = np.dtype(np.float64)
 float32 = np.dtype(np.float32)
@@ -47,7 +47,8 @@ class TensorType:
     """A dtype (NumPy dtype or QuantScheme) with a propagation flag; equal types are one object.
 
     Args:
-        dtype: float64, float32, float16, bfloat16, bool, an integer dtype, or a QuantScheme; names are accepted.
+        dtype: float64, float32, float16, bfloat16, bool, an integer dtype, or a QuantScheme; names are
+            accepted.
         propagation: Whether the dtype votes (S2).
 
     Raises:
@@ -60,7 +61,16 @@ class TensorType:
         True
     """
 
-    __slots__ = ("bits", "dtype", "gradient", "is_float", "is_quantized", "native", "propagates", "propagation")
+    __slots__ = (
+        "bits",
+        "dtype",
+        "gradient",
+        "is_float",
+        "is_quantized",
+        "native",
+        "propagates",
+        "propagation",
+    )
     _made: dict[tuple[Any, Propagation], TensorType] = {}
 
     dtype: DType
@@ -174,7 +184,9 @@ def resolve(op: str, types: Iterable[TensorType], policy: str) -> TensorType:
     floats = [t for t in types if t.is_float]
     if not floats:
         raise DTypeError(
-            f"{op}: no input has a float dtype.", "at least one float or quantized input", "Cast an input with astype."
+            f"{op}: no input has a float dtype.",
+            "at least one float or quantized input",
+            "Cast an input with astype.",
         )
     propagating = [t for t in floats if t.propagates]
     if policy == "strict":
@@ -209,7 +221,11 @@ def _bits(dtype: DType) -> int:
 
 
 def _check_agreement(op: str, propagating: list[TensorType]) -> None:
-    dtypes = list(dict.fromkeys(t.dtype.innermost() if isinstance(t.dtype, QuantScheme) else t.dtype for t in propagating))
+    dtypes = list(
+        dict.fromkeys(
+            t.dtype.innermost() if isinstance(t.dtype, QuantScheme) else t.dtype for t in propagating
+        )
+    )
     if len(dtypes) > 1:
         raise ResolutionError(
             f"{op}: propagating inputs disagree under strict resolution: {_spelled(dtypes)}.",

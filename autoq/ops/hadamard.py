@@ -55,7 +55,9 @@ def hadamard_transposed(x: Any, *, signs: Any) -> Any:
 def _matrix(signs: Any) -> np.ndarray:
     signs = np.asarray(signs, np.float64)
     if signs.shape != (GROUP,):
-        raise ShapeError(f"hadamard: signs of shape {signs.shape}.", f"({GROUP},)", "Pass one sign a row of H16.")
+        raise ShapeError(
+            f"hadamard: signs of shape {signs.shape}.", f"({GROUP},)", "Pass one sign a row of H16."
+        )
     return signs[:, None] * hadamard_matrix(GROUP) / 4
 
 
@@ -69,11 +71,21 @@ def _grouped(x: Any, matrix: np.ndarray) -> Any:
 
 _SIGNS = np.array([1, -1, -1, 1] * 3 + [1] * 4)
 
-register(Op(
-    "hadamard", hadamard, {"x": lambda F, g, signs: F.hadamard_transposed(g, signs=signs)},
-    accumulates=True, sample=moved((2, 32), {"signs": _SIGNS}),
-))
-register(Op(
-    "hadamard_transposed", hadamard_transposed, {"x": lambda F, g, signs: F.hadamard(g, signs=signs)},
-    accumulates=True, sample=moved((2, 32), {"signs": _SIGNS}),
-))
+register(
+    Op(
+        "hadamard",
+        hadamard,
+        {"x": lambda F, g, signs: F.hadamard_transposed(g, signs=signs)},
+        accumulates=True,
+        sample=moved((2, 32), {"signs": _SIGNS}),
+    )
+)
+register(
+    Op(
+        "hadamard_transposed",
+        hadamard_transposed,
+        {"x": lambda F, g, signs: F.hadamard(g, signs=signs)},
+        accumulates=True,
+        sample=moved((2, 32), {"signs": _SIGNS}),
+    )
+)

@@ -18,7 +18,16 @@ if TYPE_CHECKING:
     from autoq.random import Generator
 
 HIDDEN = {
-    *("getitem", "identity", "astype", "quantize", "quantize_grad", "dropout", "subtract_targets", "extremum_share"),
+    *(
+        "getitem",
+        "identity",
+        "astype",
+        "quantize",
+        "quantize_grad",
+        "dropout",
+        "subtract_targets",
+        "extremum_share",
+    ),
     *("hadamard", "hadamard_transposed", "scatter_slice", "scatter_add", "scatter_add_along_axis"),
 }
 
@@ -41,7 +50,7 @@ def astype(x: Any, dtype: Any) -> Tensor:
         >>> astype(aq.tensor([1.0]), aq.float16).dtype
         dtype('float16')
     """
-    return as_operand(x).astype(dtype)  # type: ignore[no-any-return]
+    return as_operand(x).astype(dtype)
 
 
 def split(x: Any, sections: int | Sequence[int], axis: int = 0) -> tuple[Tensor, ...]:
@@ -113,8 +122,8 @@ def dropout(x: Any, rate: float, *, rng: Generator | None = None, out_dtype: Any
 def random_hadamard(x: Any, *, rng: Generator | None = None, out_dtype: Any = None) -> Tensor:
     """Groups of 16 along the last axis times a random orthogonal matrix, diag(±1) @ H16 / 4.
 
-    It spreads outliers before a coarse quantization; two operands of a product transformed with the same signs along
-    the contraction give the same product.
+    It spreads outliers before a coarse quantization; two operands of a product transformed with the same
+    signs along the contraction give the same product.
 
     Args:
         x: (..., n), n a multiple of 16.
@@ -139,6 +148,8 @@ def random_hadamard(x: Any, *, rng: Generator | None = None, out_dtype: Any = No
 def _generator(rng: Generator | None, name: str) -> Generator:
     if rng is None:
         raise ArgumentError(
-            f"{name} without a generator.", "rng=aq.Generator(seed)", "Pass rng=, so that the draws can be repeated."
+            f"{name} without a generator.",
+            "rng=aq.Generator(seed)",
+            "Pass rng=, so that the draws can be repeated.",
         )
     return rng

@@ -15,7 +15,9 @@ if TYPE_CHECKING:
     from autoq.schemes import QuantScheme
 
 
-def _quantize(x: Any, *, scheme: QuantScheme, scales: Any = None, ste: str = "identity", draw: Draw | None = None) -> QTensor:
+def _quantize(
+    x: Any, *, scheme: QuantScheme, scales: Any = None, ste: str = "identity", draw: Draw | None = None
+) -> QTensor:
     values = x.dequantize() if isinstance(x, QTensor) else x
     return QTensor.quantize(values, scheme, scales=scales, draw=draw)
 
@@ -52,7 +54,7 @@ def _dequantize(x: Any, *, dtype: Any = np.float32) -> np.ndarray:
 
 
 def _astype(x: Any, *, dtype: Any) -> np.ndarray:
-    return x.astype(dtype)  # type: ignore[no-any-return]
+    return x.astype(dtype)
 
 
 def _identity(x: Any) -> Any:

@@ -51,7 +51,9 @@ def limits(element: ElementFormat) -> tuple[np.float32, np.float32, bool, bool]:
         [-464.0, 464.0, False, False]
     """
     values = element.values
-    inside = np.unique(values[np.isfinite(values) & (values >= element.minimum) & (values <= element.maximum)])
+    inside = np.unique(
+        values[np.isfinite(values) & (values >= element.minimum) & (values <= element.maximum)]
+    )
     top, bottom = inside[-1], inside[0]
     code_of = {float(v): c for c, v in enumerate(values)}
     high = F(top + (top - inside[-2]) / 2)
@@ -71,7 +73,7 @@ def _quotient(x: np.ndarray, packed: QTensor, scales: Any) -> np.ndarray:
         s = np.minimum(NVFP4_TOP / amax, top) if amax else F(1)
         return x * spread(np.minimum(F(1) / (stored * (F(1) / s)), top), x.shape, scheme)
     if scheme.tensor_scale and scheme.scale_rule == "torchao":
-        return x * spread((F(1) / packed.tensor_scale) / stored, x.shape, scheme)
+        return x * spread((F(1) / F(packed.tensor_scale)) / stored, x.shape, scheme)
     return x / spread(effective_scales(packed.scales, packed.tensor_scale, scheme), x.shape, scheme)
 
 

@@ -43,12 +43,11 @@ def apply(op: Op | str, *operands: Any, out_dtype: Any = None, **static: Any) ->
         >>> apply("add", aq.tensor([1.0, 2.0]), 1)
         tensor([2. 3.], float32)
     """
-    record = op if op.__class__ is Op else REGISTRY[op]  # type: ignore[index]
-    return run(record, operands, static, out_dtype)  # type: ignore[arg-type]
+    return run(REGISTRY[op] if isinstance(op, str) else op, operands, static, out_dtype)
 
 
 def run(op: Op, operands: tuple[Any, ...], static: dict[str, Any], out_dtype: Any) -> Tensor:
-    """``apply`` of a record on operands and static arguments that may still be arrays, numbers and tensors."""
+    """``apply`` of a record; operands and static arguments may still be arrays, numbers and tensors."""
     if static:
         for name, value in static.items():
             if isinstance(value, _CONTAINERS):
@@ -94,7 +93,7 @@ def _native(op: Op, a: Any, b: Any, x: Any, y: Any, out_type: TensorType) -> Ten
         value = np.asarray(value)
     node = None
     if (a._node is not None or (b.__class__ is _AutodiffTensor and b._node is not None)) and current().grad:
-        node = Node(op, (a, b), _NO_STATICS, out_type.dtype, out_type, value.shape)
+        node = Node(op, (a, b), _NO_STATICS, out_type.gradient, out_type, value.shape)
     return _AutodiffTensor(value, out_type, node)
 
 
@@ -122,7 +121,9 @@ def plain(value: Any) -> Any:
 
 
 def _no_complex(x: Any) -> Any:
-    raise DTypeError(f"a complex number {x!r}.", "real numbers", "Pass real and imaginary parts as two tensors.")
+    raise DTypeError(
+        f"a complex number {x!r}.", "real numbers", "Pass real and imaginary parts as two tensors."
+    )
 
 
 def _make_plan(op: Op, operands: tuple[Any, ...], out_dtype: Any, policy: str) -> Plan:
@@ -132,7 +133,9 @@ def _make_plan(op: Op, operands: tuple[Any, ...], out_dtype: Any, policy: str) -
     return out_type, compute, packed
 
 
-def _resolved(op: Op, operands: tuple[Any, ...], out_dtype: Any, policy: str) -> tuple[TensorType, np.dtype[Any]]:
+def _resolved(
+    op: Op, operands: tuple[Any, ...], out_dtype: Any, policy: str
+) -> tuple[TensorType, np.dtype[Any]]:
     tensors = [x for x in operands if isinstance(x, _Tensor)]
     types = [x._type for x in tensors if x._type.is_float]
     if not types:
@@ -145,7 +148,11 @@ def _resolved(op: Op, operands: tuple[Any, ...], out_dtype: Any, policy: str) ->
     if op.kind == "loss":
         flag = PROPAGATE if any(t.propagates for t in types) else INHIBIT
         return TensorType(out_dtype or compute, flag), compute
-    found = resolve(op.name, voting, policy) if out_dtype is None else TensorType(out_dtype, resolve(op.name, voting, "widen").propagation)
+    found = (
+        resolve(op.name, voting, policy)
+        if out_dtype is None
+        else TensorType(out_dtype, resolve(op.name, voting, "widen").propagation)
+    )
     if out_dtype is None and found.is_quantized and not found.propagates:
         found = TensorType(float32, INHIBIT)  # S10
     return found, compute
@@ -215,7 +222,7 @@ def _run_float(op: Op, operands: tuple[Any, ...], static: dict[str, Any], out_dt
     node = None
     if tracked and context.grad and out_type.is_float:
         node = _recorded(op, operands, static, compute, out_type, value, "")
-    return (_AutodiffQTensor if value.__class__ is QTensor else _AutodiffTensor)(value, out_type, node)  # type: ignore[no-any-return]
+    return (_AutodiffQTensor if value.__class__ is QTensor else _AutodiffTensor)(value, out_type, node)
 
 
 def _forward(op: Op, arrays: list[Any], static: dict[str, Any], dtype: Any = float32) -> np.ndarray:
@@ -249,7 +256,9 @@ def _worth_tiling(operands: tuple[Any, ...]) -> bool:
     return max([x._value.size for x in operands if isinstance(x, _Tensor)]) > TILED_FROM
 
 
-def _tiled(op: Op, operands: tuple[Any, ...], static: dict[str, Any], out_type: TensorType, compute: Any) -> Any:
+def _tiled(
+    op: Op, operands: tuple[Any, ...], static: dict[str, Any], out_type: TensorType, compute: Any
+) -> Any:
     values = [x._value if isinstance(x, _Tensor) else x for x in operands]
     shape = _check_broadcast(op, values)
     out = out_type.dtype
@@ -272,7 +281,9 @@ def _reduced_last(x: Any, static: dict[str, Any]) -> bool:
 def _run_index(op: Op, operands: tuple[Any, ...], static: dict[str, Any], out_dtype: Any) -> Tensor:
     dtypes = [x._type.dtype for x in operands if isinstance(x, _Tensor)]
     floats = [d for d in dtypes if isinstance(d, QuantScheme) or d.kind not in "biu"]
-    arrays = [decoded(x, compute_dtype(floats)) if _is_float(x) else getattr(x, "_value", x) for x in operands]
+    arrays = [
+        decoded(x, compute_dtype(floats)) if _is_float(x) else getattr(x, "_value", x) for x in operands
+    ]
     value = _forward(op, arrays, static)
     if out_dtype is not None:
         value = value.astype(out_dtype, copy=False)
@@ -347,7 +358,9 @@ def _output(
     return (_AutodiffQTensor if type(value) is QTensor else _AutodiffTensor)(value, out_type, node)
 
 
-def _recorded(op: Op, operands: Any, static: dict[str, Any], compute: Any, out_type: Any, value: Any, note: str) -> Node:
+def _recorded(
+    op: Op, operands: Any, static: dict[str, Any], compute: Any, out_type: Any, value: Any, note: str
+) -> Node:
     if not op.differentiable:
         raise GradientError(
             f"{op.name} of a tracked tensor: {op.vjp}",
@@ -359,7 +372,13 @@ def _recorded(op: Op, operands: Any, static: dict[str, Any], compute: Any, out_t
     return Node(op, operands, static, compute, out_type, value.shape, note)
 
 
-_RUN = {"float": _run_float, "loss": _run_float, "index": _run_index, "layout": _run_layout, "cast": _run_cast}
+_RUN = {
+    "float": _run_float,
+    "loss": _run_float,
+    "index": _run_index,
+    "layout": _run_layout,
+    "cast": _run_cast,
+}
 
 # Filled in by tape.tensor, which defines the classes and imports this module.
 _Tensor: Any = ()

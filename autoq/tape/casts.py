@@ -32,8 +32,8 @@ def quantize(
     Args:
         x: Floats of any shape that the scheme's blocks fit (S33).
         scheme: A QuantScheme or its name.
-        scales: Given scales instead of calibrated ones: an array of the block grid's shape; for two-level schemes
-            ``(block_scales, tensor_amax)``.
+        scales: Given scales instead of calibrated ones: an array of the block grid's shape; for two-level
+            schemes ``(block_scales, tensor_amax)``.
         ste: ``"identity"``, or ``"clip"``: no gradient through saturated values.
         rounding: Overrides the scheme's: ``"nearest"``, ``"stochastic"`` or ``"stochastic8"``.
         rng: The generator that stochastic rounding draws from (S41).
@@ -60,7 +60,9 @@ def quantize(
         operand = as_operand(np.asarray(operand, np.float32))
     if not operand.tensor_type.is_float:
         raise DTypeError(
-            f"quantize of a {operand.dtype.name} tensor.", "float tensors", "Cast it with .astype(aq.float32) first."
+            f"quantize of a {operand.dtype.name} tensor.",
+            "float tensors",
+            "Cast it with .astype(aq.float32) first.",
         )
     draw = draw_for(target, rng, "quantize")
     return apply("quantize", operand, scheme=target, scales=scales, ste=ste, draw=draw)  # type: ignore[return-value]
@@ -70,7 +72,9 @@ def as_scheme(scheme: Any) -> QuantScheme:
     """A QuantScheme from one, or from its name."""
     found = as_dtype(scheme)
     if not isinstance(found, QuantScheme):
-        raise DTypeError(f"{found.name} as a scheme.", "a QuantScheme or its name", "Use astype for float dtypes.")
+        raise DTypeError(
+            f"{found.name} as a scheme.", "a QuantScheme or its name", "Use astype for float dtypes."
+        )
     return found
 
 

@@ -27,10 +27,10 @@ def drawing(tape: Tape) -> str:
     lines = [_line(places[i], places[e.position]) for e in tape.entries for i in e.inputs]
     boxes = [_box(e, *places[e.position]) for e in tape.entries]
     head = (
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" width="{width}" height="{height}" '
-        'font-family="sans-serif" font-size="11">'
-        '<defs><marker id="tip" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="7" markerHeight="7" orient="auto">'
-        '<path d="M0 0L8 4L0 8z" fill="#667"/></marker></defs>'
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" '
+        f'width="{width}" height="{height}" font-family="sans-serif" font-size="11">'
+        '<defs><marker id="tip" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="7" markerHeight="7" '
+        'orient="auto"><path d="M0 0L8 4L0 8z" fill="#667"/></marker></defs>'
     )
     return "\n".join([head, *lines, *boxes, "</svg>"])
 
@@ -68,7 +68,8 @@ def _box(entry: Entry, x: int, y: int) -> str:
     saved = f" · {entry.saved_bytes:,} B saved" if entry.saved else ""
     title = f"{entry.position} {entry.op}" + (f" ({entry.note})" if entry.note else "") + saved
     return (
-        f'<g><rect x="{x}" y="{y}" width="{WIDTH}" height="{HEIGHT}" rx="5" fill="{COLOURS[kind]}" stroke="#99a"/>'
+        f'<g><rect x="{x}" y="{y}" width="{WIDTH}" height="{HEIGHT}" rx="5" '
+        f'fill="{COLOURS[kind]}" stroke="#99a"/>'
         f'<text x="{x + 8}" y="{y + 18}" font-weight="bold">{escape(title)}</text>'
         f'<text x="{x + 8}" y="{y + 35}" fill="#334">{escape(type_name(entry.type))} {entry.shape}</text></g>'
     )

@@ -27,7 +27,11 @@ def function(op: Op) -> Callable[..., Tensor]:
     statics = frozenset(op.statics)
     count = 1 if op.variadic else len(op.operands)
     required = statics - set(op.defaults)
-    tails = {n: tuple(defaults[o] for o in op.operands[n:]) for n in range(count + 1) if set(op.operands[n:]) <= set(defaults)}
+    tails = {
+        n: tuple(defaults[o] for o in op.operands[n:])
+        for n in range(count + 1)
+        if set(op.operands[n:]) <= set(defaults)
+    }
 
     def call(*arguments: Any, out_dtype: Any = None, **named: Any) -> Tensor:
         tail = tails.get(len(arguments))
@@ -63,11 +67,16 @@ def _defaults(op: Op) -> dict[str, Any]:
         parameters = inspect.signature(op.forward).parameters.values()
     except ValueError:  # NumPy ufuncs
         return {}
-    return {p.name: p.default for p in parameters if p.default is not p.empty and p.name in (*op.operands, *op.statics)}
+    return {
+        p.name: p.default
+        for p in parameters
+        if p.default is not p.empty and p.name in (*op.operands, *op.statics)
+    }
 
 
 def _signature(op: Op, defaults: dict[str, Any]) -> inspect.Signature:
-    empty, kind = inspect.Parameter.empty, inspect.Parameter.POSITIONAL_OR_KEYWORD
+    empty = inspect.Parameter.empty
+    kind: Any = inspect.Parameter.POSITIONAL_OR_KEYWORD
     parameters: list[inspect.Parameter] = []
     for name in (*op.operands, *op.statics):
         default = defaults.get(name, empty)
@@ -78,8 +87,12 @@ def _signature(op: Op, defaults: dict[str, Any]) -> inspect.Signature:
     return inspect.Signature(parameters)
 
 
-def _misuse(op: Op, arguments: tuple[Any, ...], named: dict[str, Any], names: tuple[str, ...]) -> ArgumentError:
+def _misuse(
+    op: Op, arguments: tuple[Any, ...], named: dict[str, Any], names: tuple[str, ...]
+) -> ArgumentError:
     given = f"{len(arguments)} positional arguments" + (f" and {', '.join(named)}" if named else "")
     return ArgumentError(
-        f"{op.name}: called with {given}.", f"({', '.join(names)}, out_dtype=None)", f"See help(aq.{op.name})."
+        f"{op.name}: called with {given}.",
+        f"({', '.join(names)}, out_dtype=None)",
+        f"See help(aq.{op.name}).",
     )

@@ -13,12 +13,13 @@ from autoq.tape.apply import apply, decoded
 from autoq.tape.namespace import RAW, RECORDED
 from autoq.tape.node import LEAF, Node
 from autoq.tape.tensor import AutodiffTensor, Tensor
-from autoq.types import INHIBIT, PROPAGATE, TensorType, float32, float64
+from autoq.types import TensorType, float32, float64
 
 if TYPE_CHECKING:
     from autoq.tape.op import Rule
 
-Gradients = dict[Any, Any]  # a node or a leaf tensor -> its cotangent: an array, or a tensor under create_graph
+# A node or a leaf tensor -> its cotangent: an array, or a tensor under create_graph.
+Gradients = dict[Any, Any]
 
 _by_position = attrgetter("position")
 
@@ -47,9 +48,11 @@ def backward(
     """
     retain = create_graph if retain_graph is None else retain_graph
     found = walk([(tensor, seed(tensor, gradient, create_graph))], retain, create_graph)
+    delivered: set[int] = set()
     for leaf, g in found.items():
         if isinstance(leaf, Tensor):
-            _add_to_grad(leaf, g)
+            _add_to_grad(leaf, g if id(g) not in delivered or isinstance(g, Tensor) else g.copy())
+            delivered.add(id(g))  # rules hand the same array to several operands; leaves don't share one
 
 
 def seed(tensor: Tensor, gradient: Any, create_graph: bool) -> Any:
@@ -58,9 +61,9 @@ def seed(tensor: Tensor, gradient: Any, create_graph: bool) -> Any:
         raise GradientError(
             f"gradient of an untracked {tensor._type.dtype} tensor.",
             "a tensor computed from one with requires_grad=True",
-            "Set requires_grad=True on a float input; under aq.no_grad() and for bool and integer results nothing is recorded.",
+            "Set requires_grad=True on a float input; under aq.no_grad() nothing is recorded.",
         )
-    dtype = float32 if tensor._type.is_quantized else tensor._type.dtype
+    dtype = tensor._type.gradient
     if gradient is None:
         if tensor.size != 1:
             raise GradientError(
@@ -69,11 +72,12 @@ def seed(tensor: Tensor, gradient: Any, create_graph: bool) -> Any:
                 "Reduce it with .sum() or .mean(), or pass backward(gradient=...).",
             )
         gradient = np.ones(tensor.shape, dtype)
+    g: Any
     if create_graph:
-        g = gradient if isinstance(gradient, Tensor) else AutodiffTensor(np.array(gradient, dtype), TensorType(dtype))
+        g = gradient if isinstance(gradient, Tensor) else tensor_of(np.array(gradient, dtype))
         g = g.dequantize() if g._type.is_quantized else g
     else:
-        g = decoded(gradient, dtype) if isinstance(gradient, Tensor) else np.asarray(gradient, dtype)
+        g = np.array(decoded(gradient, dtype) if isinstance(gradient, Tensor) else gradient, dtype)
     if g.shape != tensor.shape:
         raise ShapeError(
             f"a gradient of shape {g.shape} for a tensor of shape {tensor.shape}.",
@@ -83,7 +87,9 @@ def seed(tensor: Tensor, gradient: Any, create_graph: bool) -> Any:
     return g
 
 
-def walk(seeds: Iterable[tuple[Tensor, Any]], retain: bool, create_graph: bool, keep: Iterable[Any] = ()) -> Gradients:
+def walk(
+    seeds: Iterable[tuple[Tensor, Any]], retain: bool, create_graph: bool, keep: Iterable[Any] = ()
+) -> Gradients:
     """Cotangents of all leaves, and of the nodes in ``keep``, reached from the seeds."""
     grads: Gradients = {}
     owned: set[Any] = set()
@@ -122,19 +128,27 @@ def _ordered(roots: Iterable[Any]) -> list[Node]:
 
 def _raw_step(node: Node, g: Any, grads: Gradients, owned: set[Any]) -> None:
     """Apply a node's rules to raw arrays and hand the results to its parents."""
-    if g.dtype != node.compute:
-        g = g.astype(node.compute)
+    if g.dtype is not node.compute:
+        g = g.astype(node.compute, copy=False)
     values: dict[int, Any] = {}
+    rules = node.op.rules
     for i, parent in enumerate(node.parents):
         if parent is None:
             continue
-        d = _call(node, i, RAW, g, values, _raw_value)
+        rule = None if node.op.variadic else rules[i]
+        if rule is not None and not rule.reads:
+            d = rule.function(RAW, g)
+        else:
+            d = _call(node, i, RAW, g, values, _raw_value)
         shape, dtype = node.shapes[i], node.dtypes[i]
         if d.shape != shape:
             d = unbroadcast(d, shape)
-        if d.dtype != dtype:
-            d = d.astype(dtype)
-        _accumulate(grads, owned, parent, d)
+        if d.dtype is not dtype:
+            d = d.astype(dtype, copy=False)
+        if parent in grads:
+            _accumulate(grads, owned, parent, d)
+        else:
+            grads[parent] = d
 
 
 def _recorded_step(node: Node, g: Any, grads: Gradients, owned: set[Any]) -> None:
@@ -180,7 +194,7 @@ def _call(node: Node, i: int, F: Any, g: Any, values: dict[int, Any], value_of: 
 
 def _checked(node: Node, i: int) -> Any:
     """The saved operand, unless it was changed in place since (S29)."""
-    x = node.saved[i]
+    x = node.saved[i]  # type: ignore[index]
     if isinstance(x, Tensor) and x._version[0] != node.versions[i]:
         raise GradientError(
             f"operand {node.op.operands[i]!r} of {node.op.name} was changed in place after it was recorded.",
@@ -191,6 +205,9 @@ def _checked(node: Node, i: int) -> Any:
 
 
 def _raw_value(node: Node, i: int) -> Any:
+    x = node.saved[i]  # type: ignore[index]
+    if x.__class__ is AutodiffTensor and x._version[0] == node.versions[i] and x._value.dtype is node.compute:
+        return x._value  # short for the usual case
     return decoded(_checked(node, i), node.compute)
 
 
@@ -258,7 +275,7 @@ def unbroadcast_recorded(g: Tensor, shape: tuple[int, ...]) -> Tensor:
 
 def _add_to_grad(leaf: Tensor, g: Any) -> None:
     """Accumulate into ``leaf.grad``, in the leaf's own float dtype."""
-    dtype = float32 if leaf._type.is_quantized else leaf._type.dtype
+    dtype = leaf._type.gradient
     if isinstance(g, Tensor):
         new = (g if g._type.dtype == dtype else g.astype(dtype)).propagate()
         leaf.grad = new if leaf.grad is None else apply("add", leaf.grad, new)
@@ -267,7 +284,12 @@ def _add_to_grad(leaf: Tensor, g: Any) -> None:
         g = np.add(leaf.grad._value, g, dtype=float64 if dtype == float64 else float32)
     elif not g.flags.owndata or not g.flags.writeable:
         g = g.copy()
-    leaf.grad = AutodiffTensor(np.asarray(g, dtype), TensorType(dtype, PROPAGATE))
+    leaf.grad = tensor_of(np.asarray(g, dtype))
+
+
+def tensor_of(array: np.ndarray) -> AutodiffTensor:
+    """An untracked, propagating tensor around an array that nobody else holds."""
+    return AutodiffTensor(array, TensorType(array.dtype))
 
 
 def _freed(node: Node) -> GradientError:
@@ -276,6 +298,3 @@ def _freed(node: Node) -> GradientError:
         "one backward a graph, unless the first one retains it",
         "Pass retain_graph=True to the first backward, or compute the output again.",
     )
-
-
-__all__ = ["INHIBIT", "backward", "seed", "unbroadcast", "walk"]

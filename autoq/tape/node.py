@@ -41,8 +41,8 @@ class Node:
         parents: By operand, the node that made it, the leaf tensor itself, or None (no gradient asked).
         shapes: By operand, its shape.
         dtypes: By operand, the float dtype of its gradient (S23).
-        saved: By operand, the tensor or number that a rule reads, else None; empty if no rule reads any. None as a
-            whole once freed.
+        saved: By operand, the tensor or number that a rule reads, else None; empty if no rule reads any.
+            None as a whole once freed.
         versions: The saved tensors' version numbers at recording (S29).
         static: The static arguments and residuals.
         compute: The float dtype in which the rules compute.
@@ -90,7 +90,9 @@ class Node:
         shape: tuple[int, ...],
         note: str = "",
     ) -> None:
-        parents, shapes, dtypes = [], [], []
+        parents: list[Any] = []
+        shapes: list[tuple[int, ...]] = []
+        dtypes: list[np.dtype[Any]] = []
         needs, bit = 0, 1
         for x in operands:
             node = None if x.__class__ in NUMBERS else x._node

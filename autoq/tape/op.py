@@ -23,7 +23,7 @@ class Read(NamedTuple):
     """
 
     source: str
-    key: int | str
+    key: Any
 
 
 class Rule(NamedTuple):
@@ -45,7 +45,7 @@ class Op:
             namespace ``F``, the cotangent ``g`` and what its further parameters name: an operand (its decoded
             value), ``<operand>_shape``, or a static argument. What no rule names is not saved.
         kind: ``"float"`` decodes, computes, encodes once (S5-S15); ``"layout"`` moves values (S21, S34-S36);
-            ``"index"`` returns bool or int, untracked (S16); ``"cast"`` changes the dtype (S3, S20); ``"loss"``
+            ``"index"`` returns bool or int, untracked (S16); ``"cast"`` changes the dtype (S3); ``"loss"``
             decodes and returns float32 or float64 (S14).
         elementwise: The forward is a broadcasting map, so packed operands run tile by tile.
         reduction: It takes ``axis`` and ``keepdims`` (S13).
@@ -54,9 +54,10 @@ class Op:
         variadic: The operands are one sequence; ``vjp["*"]`` is called with ``i``, ``shapes`` as well.
         packed: For layout ops: ``packed(q, **static) -> (QTensor, how)``.
         operands: Operand names, where the forward has no signature (NumPy ufuncs).
-        residual: What a rule needs beside the operands: ``residual(values, static) -> dict`` of arrays, saved under
-            names that rules may read like static arguments; run only when the call is recorded.
-        sample: ``sample(rng)`` lists ``(operands, static)`` in the op's smooth domain, for the registry tests.
+        residual: What a rule needs beside the operands: ``residual(values, static) -> dict`` of arrays,
+            saved under names that rules may read like static arguments; run only when the call is recorded.
+        sample: ``sample(rng)`` lists ``(operands, static)`` in the op's smooth domain, for the registry
+            tests.
         doc: The public docstring; the forward's own if empty.
     """
 
@@ -81,7 +82,9 @@ class Op:
 
     def __post_init__(self) -> None:
         if self.kind not in KINDS:
-            raise ArgumentError(f"op {self.name}: kind {self.kind!r}.", ", ".join(KINDS), "Choose one of these.")
+            raise ArgumentError(
+                f"op {self.name}: kind {self.kind!r}.", ", ".join(KINDS), "Choose one of these."
+            )
         operands, statics = _signature(self)
         object.__setattr__(self, "operands", operands)
         object.__setattr__(self, "statics", statics)
@@ -94,7 +97,7 @@ class Op:
         return not isinstance(self.vjp, str)
 
     def reads_of(self, needs: int) -> frozenset[int]:
-        """The operands whose values the rules of the operands in the bit set ``needs`` read; kept in ``reads``."""
+        """The operands whose values are read by the rules of those in the bit set ``needs``; kept."""
         rules = self.rules * needs.bit_length() if self.variadic else self.rules
         chosen = [rule for i, rule in enumerate(rules) if rule is not None and needs >> i & 1]
         found = frozenset(int(r.key) for rule in chosen for r in rule.reads if r.source == "value")
@@ -136,7 +139,9 @@ def _defaults(op: Op) -> dict[str, Any]:
     if not op.statics:
         return {}
     parameters = inspect.signature(op.forward).parameters
-    return {n: parameters[n].default for n in op.statics if parameters[n].default is not inspect.Parameter.empty}
+    return {
+        n: parameters[n].default for n in op.statics if parameters[n].default is not inspect.Parameter.empty
+    }
 
 
 def _rules(op: Op) -> tuple[Rule | None, ...]:
@@ -148,10 +153,13 @@ def _rules(op: Op) -> tuple[Rule | None, ...]:
     unknown = set(op.vjp) - set(op.operands)
     if unknown:
         raise ArgumentError(
-            f"op {op.name}: gradient rules for {sorted(unknown)}.", f"operands {op.operands}", "Rename the rules."
+            f"op {op.name}: gradient rules for {sorted(unknown)}.",
+            f"operands {op.operands}",
+            "Rename the rules.",
         )
     return tuple(
-        Rule(op.vjp[name], tuple(_reads(op, op.vjp[name]))) if name in op.vjp else None for name in op.operands
+        Rule(op.vjp[name], tuple(_reads(op, op.vjp[name]))) if name in op.vjp else None
+        for name in op.operands
     )
 
 

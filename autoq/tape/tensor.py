@@ -14,7 +14,17 @@ from autoq.storage import QTensor
 from autoq.tape.apply import apply, bind, plain
 from autoq.tape.methods import Methods
 from autoq.tape.node import LEAF, Node
-from autoq.types import FLOATS, INHIBIT, PROPAGATE, Propagation, TensorType, as_dtype, bool_, dtype_name, float32
+from autoq.types import (
+    FLOATS,
+    INHIBIT,
+    PROPAGATE,
+    Propagation,
+    TensorType,
+    as_dtype,
+    bool_,
+    dtype_name,
+    float32,
+)
 
 if TYPE_CHECKING:
     from autoq.types import DType
@@ -49,7 +59,7 @@ class Tensor(Methods):
     @property
     def shape(self) -> tuple[int, ...]:
         """The length of each axis."""
-        return self._value.shape  # type: ignore[no-any-return]
+        return self._value.shape
 
     @property
     def ndim(self) -> int:
@@ -114,7 +124,9 @@ class Tensor(Methods):
 
     def __len__(self) -> int:
         if not self.shape:
-            raise ShapeError("len() of a tensor without axes.", "at least one axis", "Use .item() for its value.")
+            raise ShapeError(
+                "len() of a tensor without axes.", "at least one axis", "Use .item() for its value."
+            )
         return self.shape[0]
 
     def __iter__(self) -> Any:
@@ -131,7 +143,9 @@ class Tensor(Methods):
 
     def __index__(self) -> int:
         if self._type.is_float:
-            raise DTypeError(f"a {dtype_name(self.dtype)} tensor as an index.", "integer tensors", "Cast it with int().")
+            raise DTypeError(
+                f"a {dtype_name(self.dtype)} tensor as an index.", "integer tensors", "Cast it with int()."
+            )
         return int(self.item())
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
@@ -163,7 +177,7 @@ class Tensor(Methods):
         value = self._value
         view = value.dequantize() if type(value) is QTensor else value.view()
         view.flags.writeable = False
-        return view  # type: ignore[no-any-return]
+        return view
 
     def item(self) -> Any:
         """The only value as a Python number.
@@ -172,7 +186,9 @@ class Tensor(Methods):
             ShapeError: There is not exactly one.
         """
         if self.size != 1:
-            raise ShapeError(f"item() of shape {self.shape}.", "tensors of one value", "Index or reduce it first.")
+            raise ShapeError(
+                f"item() of shape {self.shape}.", "tensors of one value", "Index or reduce it first."
+            )
         return self.numpy().item()
 
     def tolist(self) -> Any:
@@ -217,7 +233,9 @@ class Tensor(Methods):
             return _quantize(self, dtype)
         return apply("dequantize" if self._type.is_quantized else "astype", self, dtype=dtype)
 
-    def backward(self, gradient: Any = None, retain_graph: bool | None = None, create_graph: bool = False) -> None:
+    def backward(
+        self, gradient: Any = None, retain_graph: bool | None = None, create_graph: bool = False
+    ) -> None:
         """Fill ``.grad`` of the leaves this was computed from; see ``autoq.tape.gradient.backward``."""
         from autoq.tape.gradient import backward
 
@@ -233,7 +251,9 @@ class Tensor(Methods):
         _check_mutable(self, "assign")
         value = _stored(data, self._type.dtype)
         if value.shape != self.shape:
-            raise ShapeError(f"data of shape {value.shape} for a tensor of {self.shape}.", "its own shape", "Reshape it.")
+            raise ShapeError(
+                f"data of shape {value.shape} for a tensor of {self.shape}.", "its own shape", "Reshape it."
+            )
         self._value = value
         self._version[0] += 1
 
@@ -243,7 +263,7 @@ class Tensor(Methods):
             raise DTypeError(
                 f"item assignment to packed {dtype_name(self.dtype)} values.",
                 "dense tensors",
-                "Change the decoded values and encode again: d = x.dequantize(); d[...] = v; d.quantize(scheme).",
+                "Change decoded values and encode again: d = x.dequantize(); d[...] = v; d.quantize(...).",
             )
         if not self._value.flags.writeable:
             self._value = self._value.copy()
@@ -277,23 +297,23 @@ class AutodiffQTensor(Tensor):
     @property
     def qtensor(self) -> QTensor:
         """The packed values and scales."""
-        return self._value  # type: ignore[no-any-return]
+        return self._value
 
     @property
     def scheme(self) -> QuantScheme:
         """The scheme, which is the dtype."""
-        return self._value.scheme  # type: ignore[no-any-return]
+        return self._value.scheme
 
     def _repr_html_(self) -> str:
-        return self._value._repr_html_()  # type: ignore[no-any-return]
+        return self._value._repr_html_()
 
 
 def tensor(data: Any, dtype: Any = None, requires_grad: bool = False, device: str | None = None) -> Tensor:
     """A tensor with its own copy of the data.
 
     Args:
-        data: Numbers, nested lists, a NumPy array, a Tensor or a QTensor. Python numbers become float32 (bool and
-            integers stay), arrays keep their dtype.
+        data: Numbers, nested lists, a NumPy array, a Tensor or a QTensor. Python numbers become float32
+            (bool and integers stay), arrays keep their dtype.
         dtype: Cast to this NumPy dtype, or encode with this QuantScheme.
         requires_grad: Make it a leaf that backward fills a gradient for.
         device: ``"cpu"``.
@@ -338,9 +358,15 @@ def _array_of(data: Any) -> np.ndarray:
         array = np.asarray(data)
     except ValueError:
         raise ArgumentError(
-            "nested sequences of unequal lengths.", "rectangular data", "Pad the rows, or make one tensor a row."
+            "nested sequences of unequal lengths.",
+            "rectangular data",
+            "Pad the rows, or make one tensor a row.",
         ) from None
-    if array.dtype == np.float64 and not isinstance(data, np.ndarray | np.generic) and not _holds_arrays(data):
+    if (
+        array.dtype == np.float64
+        and not isinstance(data, np.ndarray | np.generic)
+        and not _holds_arrays(data)
+    ):
         array = array.astype(np.float32)  # Python numbers
     as_dtype(array.dtype)
     return array
@@ -427,7 +453,9 @@ def _check_mutable(x: Tensor, what: str) -> None:
 def _marks(x: Tensor) -> str:
     """What a repr adds: the flag where it inhibits, and the way to the tape."""
     inhibits = "" if x._type.propagates or not x._type.is_float else ", inhibiting"
-    tracked = "" if x._node is None else (", requires_grad" if x._node is LEAF else f", from {x._node.op.name}")
+    tracked = (
+        "" if x._node is None else (", requires_grad" if x._node is LEAF else f", from {x._node.op.name}")
+    )
     return inhibits + tracked
 
 

@@ -6,15 +6,14 @@ from collections.abc import Callable
 from functools import wraps
 from typing import Any
 
+import numpy as np
+
 from autoq.context import using
 from autoq.errors import ArgumentError, DTypeError, GradientError
 from autoq.tape.apply import apply
-from autoq.tape.gradient import seed, walk
+from autoq.tape.gradient import seed, tensor_of, walk
 from autoq.tape.node import LEAF, Node
-from autoq.tape.tensor import AutodiffTensor, Tensor, tensor
-from autoq.types import TensorType, float32
-
-import numpy as np
+from autoq.tape.tensor import Tensor, tensor
 
 ArgNums = int | tuple[int, ...]
 
@@ -23,12 +22,13 @@ def value_and_grad(f: Callable[..., Any], argnums: ArgNums = 0) -> Callable[...,
     """A function that returns the value of ``f`` and its gradient.
 
     Args:
-        f: A function of tensors, or of lists, tuples and dicts of tensors, that returns a tensor of one value, or a
-            tuple whose first entry is one (the others are passed on).
+        f: A function of tensors, or of lists, tuples and dicts of tensors, that returns a tensor of one
+            value, or a tuple whose first entry is one (the others are passed on).
         argnums: The position, or positions, of the arguments to differentiate by.
 
     Returns:
-        A function of the same arguments; the gradients have the structure of the arguments and are dense floats.
+        A function of the same arguments; the gradients have the structure of the arguments and are dense
+        floats.
 
     Raises:
         GradientError: ``f`` returns more than one value, or nothing that depends on the arguments.
@@ -93,7 +93,8 @@ def vjp(f: Callable[..., Tensor], *args: Any) -> tuple[Tensor, Callable[[Any], A
         args: Where to differentiate; tensors, or lists, tuples and dicts of tensors.
 
     Returns:
-        ``(value, pullback)``; ``pullback(cotangent)`` gives one gradient an argument, and can be called again.
+        ``(value, pullback)``; ``pullback(cotangent)`` gives one gradient an argument, and can be called
+        again.
 
     Example:
         >>> import autoq as aq
@@ -116,7 +117,8 @@ def vjp(f: Callable[..., Tensor], *args: Any) -> tuple[Tensor, Callable[[Any], A
 def gradients(output: Tensor, inputs: list[Tensor], cotangent: Any = None) -> list[Tensor]:
     """Gradients of an output by input tensors; zeros where it does not depend on one.
 
-    The walk is recorded if the result depends on tracked tensors beyond the inputs, or the inputs themselves do.
+    The walk is recorded if the result depends on tracked tensors beyond the inputs, or the inputs
+    themselves do.
     """
     if output._node is None:
         return [_zeros_like(x) for x in inputs]
@@ -133,28 +135,33 @@ def _entered(x: Any, inputs: list[Tensor]) -> Tensor:
         x = tensor(x)
     if not x._type.is_float:
         raise DTypeError(
-            f"a gradient by an argument of dtype {x.dtype.name}.", "float and quantized tensors", "Cast it with astype."
+            f"a gradient by an argument of dtype {x.dtype.name}.",
+            "float and quantized tensors",
+            "Cast it with astype.",
         )
-    if x._node is None:
-        x = type(x.detach())(x._value, x._type, LEAF)
-    else:
-        x = apply("identity", x)
-    inputs.append(x)
-    return x
+    entered = type(x.detach())(x._value, x._type, LEAF) if x._node is None else apply("identity", x)
+    inputs.append(entered)
+    return entered
 
 
 def _mapped(tree: Any, function: Callable[[Any], Any]) -> Any:
     """The same nest of lists, tuples and dicts with every tensor replaced."""
     if isinstance(tree, dict):
         return {key: _mapped(value, function) for key, value in tree.items()}
-    if isinstance(tree, list | tuple) and (not tree or any(isinstance(x, Tensor | dict | list | tuple) for x in tree)):
+    if isinstance(tree, list | tuple) and (
+        not tree or any(isinstance(x, Tensor | dict | list | tuple) for x in tree)
+    ):
         return type(tree)(_mapped(value, function) for value in tree)
     return function(tree)
 
 
 def _single(output: Any) -> Tensor:
     if not isinstance(output, Tensor) or output.size != 1:
-        what = f"a tensor of shape {output.shape}" if isinstance(output, Tensor) else f"a {type(output).__name__}"
+        what = (
+            f"a tensor of shape {output.shape}"
+            if isinstance(output, Tensor)
+            else f"a {type(output).__name__}"
+        )
         raise GradientError(
             f"gradient of a function that returned {what}.",
             "a tensor of one value, or a tuple that starts with one",
@@ -185,12 +192,11 @@ def _delivered(x: Tensor, g: Any) -> Tensor:
     """A gradient as a propagating tensor in the input's float dtype."""
     if g is None:
         return _zeros_like(x)
-    dtype = float32 if x._type.is_quantized else x._type.dtype
+    dtype = x._type.gradient
     if isinstance(g, Tensor):
         return (g if g._type.dtype == dtype else g.astype(dtype)).propagate()
-    return AutodiffTensor(np.array(g, dtype), TensorType(dtype))
+    return tensor_of(np.array(g, dtype))
 
 
 def _zeros_like(x: Tensor) -> Tensor:
-    dtype = float32 if x._type.is_quantized else x._type.dtype
-    return AutodiffTensor(np.zeros(x.shape, dtype), TensorType(dtype))
+    return tensor_of(np.zeros(x.shape, x._type.gradient))

@@ -97,7 +97,9 @@ class Tape:
     def __str__(self) -> str:
         rows = [HEADINGS, *[_row(entry) for entry in self.entries]]
         widths = [max(len(row[i]) for row in rows) for i in range(len(HEADINGS))]
-        lines = ["  ".join(cell.ljust(w) for cell, w in zip(row, widths, strict=True)).rstrip() for row in rows]
+        lines = [
+            "  ".join(cell.ljust(w) for cell, w in zip(row, widths, strict=True)).rstrip() for row in rows
+        ]
         return "\n".join([*lines, f"{len(self)} entries, {self.saved_bytes} bytes saved for backward"])
 
     __repr__ = __str__

@@ -65,7 +65,9 @@ def test_public_functions_are_documented(name):
     registry.check_public_function(name)
 
 
-@pytest.mark.parametrize("name", [n for n in NAMES if hasattr(aq, n) or n == "getitem"])  # not those for rules alone
+@pytest.mark.parametrize(
+    "name", [n for n in NAMES if hasattr(aq, n) or n == "getitem"]
+)  # not those for rules alone
 def test_empty_and_0d_operands_give_a_result_or_an_error_of_ours(name):
     for i in range(len(registry.samples(name))):
         registry.check_empty_and_0d(*case(name, i))

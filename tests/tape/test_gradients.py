@@ -1,4 +1,4 @@
-"""What backward computes: straight-through casts, decoded operands, accumulation, the tape's life (S19-S30)."""
+"""What backward computes: straight-through casts, decoded operands, accumulation, tapes (S19-S30)."""
 
 import gc
 import weakref
@@ -30,7 +30,9 @@ def test_the_signal_keeps_its_dtype_and_the_gradient_passes_through():
     assert type(q) is aq.AutodiffQTensor
     y.dequantize().sum().backward()
     decoded = q.numpy()
-    product = aq.tensor(decoded @ w.numpy()).quantize(aq.mxfp8).numpy()  # relu differentiates at what it was given
+    product = (
+        aq.tensor(decoded @ w.numpy()).quantize(aq.mxfp8).numpy()
+    )  # relu differentiates at what it was given
     mask = (product > 0).astype(np.float32)
     assert x.grad.dtype == aq.float32
     np.testing.assert_allclose(x.grad.numpy(), mask @ w.numpy().T, rtol=1e-5, atol=1e-5)
@@ -60,7 +62,9 @@ def test_the_clip_mask_is_one_bit_a_value():
     assert aq.Tape.of(y).saved_bytes == 4 * 64 // 8
 
 
-@pytest.mark.parametrize("name", ["tanh", "sigmoid", "exp", "softmax", "relu", "sqrt", "gelu", "silu", "square"])
+@pytest.mark.parametrize(
+    "name", ["tanh", "sigmoid", "exp", "softmax", "relu", "sqrt", "gelu", "silu", "square"]
+)
 def test_rules_differentiate_at_the_decoded_operand_not_at_the_encoded_output(name):
     a = np.abs(floats(4, 32)) + 0.1
     x = aq.tensor(a, dtype=aq.mxfp4, requires_grad=True)
@@ -88,7 +92,9 @@ def _from_encoded_output(name, y, g):
 
 
 def test_tanh_from_an_encoded_output_would_be_wrong_by_these_numbers():
-    x = aq.tensor(np.linspace(-4, 4, 256, dtype=np.float32).reshape(8, 32), dtype=aq.mxfp8, requires_grad=True)
+    x = aq.tensor(
+        np.linspace(-4, 4, 256, dtype=np.float32).reshape(8, 32), dtype=aq.mxfp8, requires_grad=True
+    )
     y = x.tanh()
     y.dequantize().sum().backward()
     right = 1 - np.tanh(x.numpy()) ** 2
@@ -135,6 +141,10 @@ def test_gradients_of_two_leaves_do_not_share_memory():
     x, y = leaf(3), leaf(3)
     (x + y).sum().backward()
     assert not np.shares_memory(x.grad.value, y.grad.value)
+    x, y = leaf(3), leaf(3)
+    ((x + y) * leaf(3)).sum().backward()
+    assert not np.shares_memory(x.grad.value, y.grad.value)
+    x, y = leaf(3), leaf(3)
     g = np.ones(3, np.float32)
     (x + y).backward(g)
     assert not np.shares_memory(x.grad.value, g)

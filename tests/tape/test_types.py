@@ -13,7 +13,18 @@ from autoq import Propagation, TensorType, combine
 from autoq.errors import ArgumentError, DTypeError, ResolutionError
 
 PROPAGATE, INHIBIT = Propagation.PROPAGATE, Propagation.INHIBIT
-DTYPES = [aq.float64, aq.float32, aq.float16, aq.bfloat16, aq.mxfp8, aq.mxfp8_e5m2, aq.mxfp4, aq.nvfp4, aq.int8, aq.int4]
+DTYPES = [
+    aq.float64,
+    aq.float32,
+    aq.float16,
+    aq.bfloat16,
+    aq.mxfp8,
+    aq.mxfp8_e5m2,
+    aq.mxfp4,
+    aq.nvfp4,
+    aq.int8,
+    aq.int4,
+]
 types = st.builds(TensorType, st.sampled_from(DTYPES), st.sampled_from(Propagation))
 
 
@@ -55,7 +66,9 @@ def test_the_widest_of_several_wins_and_equally_wide_ones_give_float32():
     assert combine(TensorType(aq.mxfp8), TensorType(aq.float16)).dtype == aq.float16
     assert combine(TensorType(aq.mxfp8), TensorType(aq.int8)).dtype == aq.float32
     assert combine(TensorType(aq.float16), TensorType(aq.bfloat16)).dtype == aq.float32
-    assert combine(TensorType(aq.float16), TensorType(aq.bfloat16), TensorType(aq.float64)).dtype == aq.float64
+    assert (
+        combine(TensorType(aq.float16), TensorType(aq.bfloat16), TensorType(aq.float64)).dtype == aq.float64
+    )
 
 
 def test_no_pairwise_fold_gives_this_set_rule():
@@ -91,7 +104,14 @@ def test_parameters_do_not_vote():
 
 def test_scalars_and_0d_tensors_do_not_vote():
     x = packed()
-    for y in (x * 2, 2.0 - x, x * np.float64(2), x / x.sum(), x + aq.tensor(np.float64(1)), x * aq.Parameter(2.0)):
+    for y in (
+        x * 2,
+        2.0 - x,
+        x * np.float64(2),
+        x / x.sum(),
+        x + aq.tensor(np.float64(1)),
+        x * aq.Parameter(2.0),
+    ):
         assert y.dtype == aq.mxfp8
     assert (x.sum() + aq.tensor(np.float64(1))).dtype == aq.float64
 
@@ -165,7 +185,14 @@ def test_losses_are_float32_and_sums_of_float64_stay_float64():
     assert aq.cross_entropy(x, labels).tensor_type is TensorType(aq.float32)
     wide = aq.tensor(np.ones((4, 64)))
     assert wide.dtype == aq.float64
-    for y in (aq.cross_entropy(wide, labels), aq.mse_loss(wide, x), wide.sum(), wide.mean(), wide.var(), x.sum() + wide):
+    for y in (
+        aq.cross_entropy(wide, labels),
+        aq.mse_loss(wide, x),
+        wide.sum(),
+        wide.mean(),
+        wide.var(),
+        x.sum() + wide,
+    ):
         assert y.dtype == aq.float64
 
 
