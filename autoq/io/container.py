@@ -71,7 +71,7 @@ def checksum(about: str, arrays: Mapping[str, np.ndarray]) -> str:
     for name in sorted(arrays):
         array = arrays[name]
         crc = zlib.crc32(f"{name} {array.dtype.name} {array.shape}".encode(), crc)
-        crc = zlib.crc32(array.reshape(-1).view(np.uint8), crc)
+        crc = zlib.crc32(array.reshape(-1).view(np.uint8).data, crc)
     return f"{crc:08x}"
 
 
@@ -84,10 +84,10 @@ def _about(path: Any, header: Mapping[str, str], size: int) -> dict[str, Any]:
     if header.get("format") != FORMAT or "autoq" not in header:
         raise _refused(path, f"a foreign safetensors file: its metadata are {dict(header)!r}", size)
     try:
-        about = json.loads(header["autoq"])
+        about: dict[str, Any] = json.loads(header["autoq"])
         version = about["version"]
         fits = isinstance(about["packed"], dict) and isinstance(about["metadata"], dict)
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise _refused(path, f"its autoq record is damaged ({error!r})", size) from error
     if not fits or version != VERSION:
         raise _refused(path, f"format version {version!r}, this autoq reads {VERSION}", size)

@@ -20,16 +20,15 @@ def part_name(name: str, part: str) -> str:
     return f"{name}/{part}"
 
 
+def contiguous(array: Any) -> np.ndarray:
+    """The array in row-major order; ``np.ascontiguousarray`` alone gives a 0-d array an axis."""
+    return np.ascontiguousarray(array).reshape(np.shape(array))
+
+
 def disassemble(name: str, q: QTensor) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
     """The arrays of a packed tensor by entry name, views made contiguous, and its record."""
     parts = {"words": q.words, "scales": q.scales, "tensor_scale": q.tensor_scale}
-    arrays = {
-        part_name(name, part): np.ascontiguousarray(array)
-        for part, array in parts.items()
-        if array is not None
-    }
-    for part in ("words", "scales"):  # ascontiguousarray gives a 0-d array an axis
-        arrays[part_name(name, part)] = arrays[part_name(name, part)].reshape(parts[part].shape)
+    arrays = {part_name(name, part): contiguous(array) for part, array in parts.items() if array is not None}
     record = {
         "scheme": {field: getattr(q.scheme, field) for field in FIELDS},
         "shape": list(q.shape),

@@ -6,18 +6,23 @@ import json
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 import numpy as np
 
 from autoq.errors import ArgumentError, AutoqError, DTypeError, FileFormatError
 from autoq.io.atomic import write_atomically
 from autoq.io.container import DTYPES, pack_container, unpack_container
-from autoq.io.packed import assemble, disassemble
+from autoq.io.packed import assemble, contiguous, disassemble
 from autoq.storage.qtensor import QTensor
 
-if TYPE_CHECKING:
-    from autoq.nn.module import Module
+
+class Loadable(Protocol):
+    """What a file can be loaded into: a module or an optimizer."""
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Take over all of a state, or none of it."""
+
 
 Path_ = str | os.PathLike[str]
 
@@ -41,7 +46,7 @@ def save(path: Path_, state: Mapping[str, Any], metadata: Mapping[str, Any] | No
     Example:
         >>> import autoq as aq, tempfile
         >>> with tempfile.TemporaryDirectory() as folder:
-        ...     aq.io.save(f"{folder}/state.safetensors", {"w": aq.ones((4, 32)).quantize(aq.nvfp4)})
+        ...     aq.io.save(f"{folder}/state.safetensors", {"w": aq.tensor([[1.0] * 32]).quantize(aq.nvfp4)})
         ...     aq.io.load(f"{folder}/state.safetensors")["w"].scheme.name
         'nvfp4'
     """
@@ -94,7 +99,7 @@ def load_metadata(path: Path_) -> dict[str, Any]:
     return unpack_container(Path(path).read_bytes(), path)[2]
 
 
-def load_into(model: Module, path: Path_) -> None:
+def load_into(model: Loadable, path: Path_) -> None:
     """Load a file into a model, which keeps its old values if anything does not fit.
 
     Raises:
@@ -124,7 +129,7 @@ def _entries(name: str, value: Any) -> tuple[dict[str, np.ndarray], dict[str, An
             "QTensors and arrays of " + ", ".join(np.dtype(dtype).name for dtype in DTYPES.values()),
             "Convert the entry, or put it into metadata=.",
         )
-    return {name: np.ascontiguousarray(array).reshape(array.shape)}, None
+    return {name: contiguous(array)}, None
 
 
 def _check_free(new: Mapping[str, Any], taken: Mapping[str, Any]) -> None:
@@ -140,8 +145,8 @@ def _check_free(new: Mapping[str, Any], taken: Mapping[str, Any]) -> None:
 def _json(metadata: Mapping[str, Any] | None) -> dict[str, Any]:
     plain = dict(metadata or {})
     try:
-        restored = json.loads(json.dumps(plain))
-    except (TypeError, ValueError) as error:
+        restored: dict[str, Any] = json.loads(json.dumps(plain))
+    except (TypeError, ValueError, RecursionError) as error:
         raise ArgumentError(
             f"save: metadata can't be written as JSON ({error}).",
             "strings, numbers, booleans, None, lists and dicts",

@@ -17,7 +17,7 @@ class Activation(Module):
 
     Example:
         >>> import autoq as aq
-        >>> aq.nn.ReLU(signal=aq.mxfp8)(aq.zeros((2, 32))).dtype.name
+        >>> aq.nn.ReLU(signal=aq.mxfp8)(aq.tensor([[0.0] * 32])).dtype.name
         'mxfp8'
     """
 

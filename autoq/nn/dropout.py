@@ -28,7 +28,7 @@ class Dropout(Module):
         >>> layer = Dropout(0.5, aq.Generator(0))
         >>> layer
         Dropout(0.5)
-        >>> bool((layer.eval()(aq.ones((4,))).numpy() == 1).all())
+        >>> bool((layer.eval()(aq.tensor([1.0] * 4)).numpy() == 1).all())
         True
     """
 

@@ -46,8 +46,8 @@ class Linear(Module):
         >>> layer = aq.nn.Linear(64, 10, weight_scheme=aq.nvfp4, rng=aq.Generator(0))
         >>> layer
         Linear(64, 10, weight_scheme=nvfp4)
-        >>> layer(aq.zeros((8, 64))).shape
-        (8, 10)
+        >>> layer(aq.tensor([[0.5] * 64])).shape
+        (1, 10)
         >>> layer.packed_weight().bits_per_value < 5
         True
     """
@@ -120,7 +120,7 @@ class Linear(Module):
         scheme = self.weight_scheme
         if scheme is None:
             return self.weight
-        return self.weight.quantize(scheme, rng=self.rng)
+        return self.weight.quantize(scheme_setting("Linear: weight_scheme", scheme), rng=self.rng)
 
 
 def _check_size(name: str, size: int) -> None:

@@ -27,7 +27,7 @@ def cross_entropy(logits: Any, labels: Any, reduction: str = "mean", label_smoot
 
     Example:
         >>> import autoq as aq
-        >>> round(cross_entropy(aq.zeros((2, 4)), [0, 3]).item(), 4)
+        >>> round(cross_entropy(aq.tensor([[0.0] * 4] * 2), [0, 3]).item(), 4)
         1.3863
     """
     labels = labels.value if isinstance(labels, Tensor) else np.asarray(labels)
@@ -58,7 +58,7 @@ class CrossEntropyLoss(Module):
 
     Example:
         >>> import autoq as aq
-        >>> round(CrossEntropyLoss()(aq.zeros((2, 4)), [0, 3]).item(), 4)
+        >>> round(CrossEntropyLoss()(aq.tensor([[0.0] * 4] * 2), [0, 3]).item(), 4)
         1.3863
     """
 

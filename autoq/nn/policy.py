@@ -19,7 +19,7 @@ def policy(
     signal: Any = None,
     stream: Any = None,
     weights: QuantScheme | None = None,
-    logits: Any = None,
+    logits: Linear | None = None,
 ) -> Module:
     """Set the dtypes of every norm, activation and linear module below ``model``, and return it.
 
@@ -66,7 +66,7 @@ def policy(
     return model
 
 
-def _logits_layer(linears: list[Linear], logits: Any) -> Linear | None:
+def _logits_layer(linears: list[Linear], logits: Linear | None) -> Linear | None:
     if logits is None:
         return linears[-1] if linears else None
     if not any(linear is logits for linear in linears):

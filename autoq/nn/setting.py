@@ -5,22 +5,31 @@ from __future__ import annotations
 from typing import Any
 
 from autoq.errors import DTypeError
-from autoq.schemes import QuantScheme
-from autoq.types import as_dtype, dtype_name
+from autoq.schemes import CATALOG, QuantScheme, scheme
+from autoq.types import FLOATS, as_dtype, dtype_name
 
 
 def dtype_setting(value: Any) -> Any:
-    """None, or the NumPy dtype or scheme that ``value`` is or names.
+    """None, or the float dtype or scheme that ``value`` is or names; ``"int8"`` names the scheme.
 
     Raises:
-        DTypeError: For what is no dtype.
+        DTypeError: For what is no float dtype.
         SchemeError: For a name that nothing has, with the nearest one.
 
     Example:
         >>> dtype_setting("mxfp8").name
         'mxfp8'
     """
-    return None if value is None else as_dtype(value)
+    if value is None:
+        return None
+    found = scheme(value) if isinstance(value, str) and value in CATALOG else as_dtype(value)
+    if isinstance(found, QuantScheme) or found in FLOATS:
+        return found
+    raise DTypeError(
+        f"{dtype_name(found)} as the dtype of a signal.",
+        "a float dtype or a QuantScheme",
+        "Pass aq.int8, not np.int8.",
+    )
 
 
 def scheme_setting(name: str, value: Any) -> QuantScheme | None:
@@ -46,5 +55,5 @@ def setting_text(**settings: Any) -> str:
         'signal=mxfp8'
     """
     return ", ".join(
-        f"{key}={dtype_name(as_dtype(value))}" for key, value in settings.items() if value is not None
+        f"{key}={dtype_name(dtype_setting(value))}" for key, value in settings.items() if value is not None
     )

@@ -42,11 +42,11 @@ def clip_grad_norm(parameters: Iterable[Parameter], max_norm: float) -> float:
         raise ArgumentError(
             f"clip_grad_norm: max_norm={max_norm!r}.", "max_norm > 0", "Pass the norm to clip to."
         )
-    parameters = [parameter for parameter in parameters if parameter.grad is not None]
-    norm = math.sqrt(sum(squared_norm(parameter.grad.value) for parameter in parameters))
+    pairs = [(parameter, parameter.grad.value) for parameter in parameters if parameter.grad is not None]
+    norm = math.sqrt(sum(float(squared_norm(gradient)) for _, gradient in pairs))
     if max_norm < norm < math.inf:
-        for parameter in parameters:
-            scale_gradient(parameter, max_norm / norm)
+        for parameter, gradient in pairs:
+            parameter.grad = tensor(scaled(gradient, max_norm / norm))
     return norm
 
 
@@ -60,8 +60,7 @@ def squared_norm(gradient: np.ndarray) -> float:
     return float(np.vdot(wide, wide))
 
 
-def scale_gradient(parameter: Parameter, factor: float) -> None:
-    """Replace a parameter's gradient by ``factor`` times it, in at least float32."""
-    value = parameter.grad.value
-    wide = np.result_type(value.dtype, np.float32) if value.dtype.kind == "f" else np.float32
-    parameter.grad = tensor(np.multiply(value, factor, dtype=wide))
+def scaled(gradient: np.ndarray, factor: float) -> np.ndarray:
+    """``factor`` times a gradient, in at least float32, where a small factor doesn't make it vanish."""
+    wide = np.float64 if gradient.dtype == np.float64 else np.float32
+    return np.asarray(np.multiply(gradient, factor, dtype=wide))

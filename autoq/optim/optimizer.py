@@ -107,6 +107,9 @@ class Optimizer:
         """
         arrays = {key: np.asarray(value) for key, value in state.items()}
         faults = self._faults(arrays)
+        for key, array in arrays.items():
+            if not faults and key.startswith("group."):
+                check_option(type(self).__name__, key.split(".", 2)[2], array.tolist())
         if faults:
             raise StateError(
                 f"{type(self).__name__}.load_state_dict: {'; '.join(faults)}.",

@@ -5,9 +5,10 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from autoq.errors import ArgumentError, StateError
-from autoq.optim.clip import scale_gradient, squared_norm
+from autoq.errors import ArgumentError, GradientError, StateError
+from autoq.optim.clip import scaled, squared_norm
 from autoq.optim.optimizer import Optimizer
+from autoq.tape.tensor import tensor
 
 
 class GradScaler:
@@ -48,7 +49,8 @@ class GradScaler:
             )
         self.factor, self.growth, self.backoff, self.interval = float(scale), growth, backoff, interval
         self.good_steps = 0
-        self._unscaled: dict[int, bool] = {}
+        self._unscaled: dict[Optimizer, bool] = {}
+        self._stepped: set[Optimizer] = set()
 
     def scale(self, loss: Any) -> Any:
         """The loss times the current factor; call ``backward`` on the result."""
@@ -59,10 +61,19 @@ class GradScaler:
 
         Returns:
             Whether all gradients are finite.
+
+        Raises:
+            GradientError: If the optimizer has stepped since the last ``update``.
         """
-        found = self._unscaled.get(id(optimizer))
+        if optimizer in self._stepped:
+            raise GradientError(
+                "GradScaler: a second step of one optimizer without an update between.",
+                "update() after the steps of an iteration",
+                "Call scaler.update() once an iteration.",
+            )
+        found = self._unscaled.get(optimizer)
         if found is None:
-            found = self._unscaled[id(optimizer)] = self._unscale(optimizer)
+            found = self._unscaled[optimizer] = self._unscale(optimizer)
         return found
 
     def step(self, optimizer: Optimizer) -> bool:
@@ -70,8 +81,12 @@ class GradScaler:
 
         Returns:
             Whether the step was taken.
+
+        Raises:
+            GradientError: If the optimizer has stepped since the last ``update``.
         """
         finite = self.unscale_(optimizer)
+        self._stepped.add(optimizer)
         if finite:
             optimizer.step()
         return finite
@@ -84,7 +99,7 @@ class GradScaler:
             self.good_steps += 1
             if self.good_steps == self.interval:
                 self.factor, self.good_steps = self.factor * self.growth, 0
-        self._unscaled = {}
+        self._unscaled, self._stepped = {}, set()
 
     def state_dict(self) -> dict[str, float]:
         """The factor and the good steps since it changed."""
@@ -109,6 +124,7 @@ class GradScaler:
         for group in optimizer.groups:
             for parameter in group["params"]:
                 if parameter.grad is not None:
-                    scale_gradient(parameter, 1.0 / self.factor)
-                    finite = finite and math.isfinite(squared_norm(parameter.grad.value))
+                    gradient = scaled(parameter.grad.value, 1.0 / self.factor)
+                    parameter.grad = tensor(gradient)
+                    finite = finite and math.isfinite(squared_norm(gradient))
         return finite

@@ -26,7 +26,7 @@ class Slot:
 
     def __init__(self, parameter: Parameter) -> None:
         self.parameter = parameter
-        own = np.dtype(parameter.dtype)
+        own: np.dtype[Any] = parameter.value.dtype
         self.dtype = own if own == np.float64 else np.dtype(np.float32)
         self._in_place = own == self.dtype
         self.steps = 0
@@ -42,7 +42,7 @@ class Slot:
         gradient: Any = self.parameter.grad
         if gradient is None:
             return None
-        value = gradient.value
+        value: np.ndarray = gradient.value
         return value if value.dtype is self.dtype else value.astype(self.dtype, copy=False)
 
     def working_value(self) -> np.ndarray:

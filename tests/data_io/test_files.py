@@ -129,7 +129,7 @@ def test_models_and_optimizers_come_back(tmp_path):
     def build(seed):
         rng = aq.Generator(seed)
         model = nn.Sequential(nn.Linear(32, 16, rng=rng, dtype=aq.bfloat16), nn.LayerNorm(16))
-        model.register_buffer("scheme", aq.ones((2, 32)).quantize(aq.mxfp4))
+        model.register_buffer("scheme", aq.tensor(np.ones((2, 32), np.float32)).quantize(aq.mxfp4))
         return model, aq.optim.AdamW(model, lr=0.1)
 
     (model, optimizer), (other, resumed) = build(0), build(1)

@@ -5,7 +5,7 @@ import pytest
 
 import autoq as aq
 from autoq import nn
-from autoq.errors import ArgumentError
+from autoq.errors import ArgumentError, DTypeError
 
 ACTIVATIONS = {
     nn.ReLU: lambda x: np.maximum(x, 0),
@@ -50,6 +50,13 @@ def test_signal_is_a_persistent_output_dtype(kind):
 
 def test_a_signal_can_be_given_by_name():
     assert nn.ReLU(signal="mxfp8").signal == aq.mxfp8
+    assert nn.ReLU(signal="int8").signal == aq.int8
+    assert nn.ReLU(signal="bfloat16").signal == aq.bfloat16
+
+
+def test_a_signal_of_integers_is_refused():
+    with pytest.raises(DTypeError, match=r"int8 as the dtype of a signal(.|\n)*aq.int8, not np.int8"):
+        nn.ReLU(signal=np.int8)
 
 
 def test_the_slope_of_a_leaky_relu_is_its_own():
@@ -78,14 +85,14 @@ def test_rms_norm_divides_by_the_root_mean_square():
 
 def test_dropout_zeroes_its_rate_and_scales_the_rest():
     layer = nn.Dropout(0.25, aq.Generator(0))
-    y = layer(aq.ones((100, 100))).numpy()
+    y = layer(aq.tensor(np.ones((100, 100), np.float32))).numpy()
     assert np.unique(y).tolist() == [0.0, np.float32(1 / 0.75)]
     assert abs((y == 0).mean() - 0.25) < 0.02
 
 
 def test_dropout_repeats_with_its_seed_and_differs_from_call_to_call():
     first, second = (nn.Dropout(0.5, aq.Generator(3)) for _ in range(2))
-    x = aq.ones((64,))
+    x = aq.tensor(np.ones((64,), np.float32))
     a, b = first(x).numpy(), first(x).numpy()
     assert not np.array_equal(a, b)
     np.testing.assert_array_equal(a, second(x).numpy())
@@ -93,13 +100,13 @@ def test_dropout_repeats_with_its_seed_and_differs_from_call_to_call():
 
 
 def test_dropout_passes_its_input_in_eval_and_at_rate_zero():
-    x = aq.ones((8,))
+    x = aq.tensor(np.ones((8,), np.float32))
     assert nn.Dropout(0.5, aq.Generator(0)).eval()(x) is x
     assert nn.Dropout(0.0, aq.Generator(0))(x) is x
 
 
 def test_dropout_of_a_packed_signal_stays_packed():
-    x = aq.ones((4, 32)).quantize(aq.mxfp8)
+    x = aq.tensor(np.ones((4, 32), np.float32)).quantize(aq.mxfp8)
     assert nn.Dropout(0.5, aq.Generator(0))(x).dtype == aq.mxfp8
 
 

@@ -43,7 +43,7 @@ def test_parameters_and_buffers_inhibit():
     block = Block()
     for tensor in [*block.parameters(), *block.buffers()]:
         assert tensor.propagation is aq.Propagation.INHIBIT
-    assert block(aq.ones((2, 4), dtype=aq.float16)).dtype == aq.float16
+    assert block(aq.tensor(np.ones((2, 4)), dtype=aq.float16)).dtype == aq.float16
 
 
 def test_a_shared_parameter_appears_once():
@@ -78,7 +78,7 @@ def test_train_and_eval_reach_every_module():
 
 def test_zero_grad_forgets_every_gradient():
     block = Block()
-    block(aq.ones((2, 4))).sum().backward()
+    block(aq.tensor(np.ones((2, 4), np.float32))).sum().backward()
     assert all(parameter.grad is not None for parameter in block.parameters())
     block.zero_grad()
     assert all(parameter.grad is None for parameter in block.parameters())
@@ -119,7 +119,7 @@ def bad_states():
         r"'linear.weight' is float32 \(4, 4\), the model's is float32 \(3,",
     )
     yield {**state, "offset": np.zeros(1)}, r"'offset' is float64 \(1,\), the model's is float32 \(1,\)"
-    packed = aq.zeros((3, 4)).quantize(aq.mxfp8).value
+    packed = aq.tensor(np.zeros((3, 4), np.float32)).quantize(aq.mxfp8).value
     yield {**state, "linear.weight": packed}, r"'linear.weight' is mxfp8 \(3, 4\), the model's is float32 "
 
 
@@ -178,7 +178,7 @@ def test_repr_shows_the_tree():
 def test_a_copied_module_computes_the_same_and_shares_nothing(copied):
     block = Block()
     other = copied(block)
-    x = aq.ones((2, 4))
+    x = aq.tensor(np.ones((2, 4), np.float32))
     np.testing.assert_array_equal(block(x).numpy(), other(x).numpy())
     with aq.no_grad():
         other.gain.assign([0.0])

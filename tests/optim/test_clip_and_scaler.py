@@ -7,7 +7,7 @@ import pytest
 
 import autoq as aq
 from autoq import optim
-from autoq.errors import ArgumentError, StateError
+from autoq.errors import ArgumentError, GradientError, StateError
 
 
 def parameters(*gradients, dtype=np.float32):
@@ -98,6 +98,16 @@ def test_unscaling_for_clipping_happens_once():
     assert scaler.unscale_(optimizer) is True
     assert optim.clip_grad_norm([p], 1.0) == 4.0
     scaler.step(optimizer)
+    assert p.item() == 0.0
+
+
+def test_a_forgotten_update_is_an_error():
+    p = aq.Parameter([1.0])
+    p.grad = aq.tensor([8.0])
+    optimizer, scaler = optim.SGD([p], lr=1.0), optim.GradScaler(scale=8.0)
+    scaler.step(optimizer)
+    with pytest.raises(GradientError, match=r"without an update between(.|\n)*scaler.update\(\)"):
+        scaler.step(optimizer)
     assert p.item() == 0.0
 
 

@@ -47,7 +47,7 @@ def test_a_module_can_be_passed_for_its_parameters():
 
 
 def test_a_packed_parameter_is_refused_and_weight_scheme_named():
-    packed = aq.Parameter(aq.ones((2, 32)).quantize(aq.mxfp8))
+    packed = aq.Parameter(aq.tensor(np.ones((2, 32), np.float32)).quantize(aq.mxfp8))
     with pytest.raises(DTypeError, match=r"packed as mxfp8 \(2, 32\)(.|\n)*weight_scheme="):
         optim.AdamW([packed])
 
@@ -163,6 +163,25 @@ def test_backward_after_a_step_between_is_an_error_not_a_wrong_gradient():
     optim.SGD([p], lr=0.1).step()
     with pytest.raises(GradientError, match="changed in place"):
         loss.backward()
+
+
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("shape", [(), (0,), (2, 0)])
+def test_parameters_without_axes_or_values_are_updated(method, shape):
+    p = aq.Parameter(np.ones(shape, np.float32))
+    optimizer = method([p])
+    (p * p).sum().backward()
+    optimizer.step()
+    assert p.shape == shape
+    assert (p.numpy() < 1).all()
+
+
+def test_loading_checks_the_range_of_the_options():
+    state = optim.SGD([parameter(1.0)], lr=0.1).state_dict()
+    optimizer = optim.SGD([parameter(1.0)], lr=0.2)
+    with pytest.raises(ArgumentError, match="lr=-1.0"):
+        optimizer.load_state_dict({**state, "group.0.lr": np.asarray(-1.0)})
+    assert optimizer.lr == 0.2
 
 
 def test_scratch_arrays_are_as_large_as_the_largest_parameter():
