@@ -20,16 +20,29 @@ from typing import Any, TypeVar
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 FOLDER = "autoq-kernels-"
+# A divisor of 0 gives infinity, as in NumPy; indices are the kernels' own.
+OPTIONS = {"error_model": "numpy", "boundscheck": False}
 # Caches of other versions that no process has touched for this long are removed.
 KEPT_SECONDS = 14 * 24 * 3600
 
 _pending: list[Callable[..., Any]] = []
+_bitcasts: list[tuple[Callable[..., Any], str, str]] = []
 
 
 def scalar(function: Function) -> Function:
     """Mark a function as callable from compiled kernels; it stays a plain Python function."""
     _pending.append(function)
     return function
+
+
+def bitcast(result: str, argument: str) -> Callable[[Function], Function]:
+    """Mark a function that reads the bits of its argument as another type of the same width."""
+
+    def mark(function: Function) -> Function:
+        _bitcasts.append((function, result, argument))
+        return function
+
+    return mark
 
 
 def compile_cpu(kernel: Callable[..., Any], signature: str | Any) -> Callable[..., Any]:
@@ -40,16 +53,38 @@ def compile_cpu(kernel: Callable[..., Any], signature: str | Any) -> Callable[..
         signature: Its one Numba signature. Inputs of another type are refused, never compiled again.
     """
     import numba
-    from numba.extending import register_jitable
 
-    while _pending:
-        register_jitable(_pending.pop())
+    _register()
     _name_apart(kernel)
     folder = cache_folder()
     with _numba_cache(folder):
-        compiled: Callable[..., Any] = numba.njit(
-            [signature], nogil=True, error_model="numpy", boundscheck=False, cache=folder is not None)(kernel)
+        compiled: Callable[..., Any] = numba.njit([signature], nogil=True, cache=folder is not None,
+                                                  no_cfunc_wrapper=True, **OPTIONS)(kernel)
     return compiled
+
+
+def _register() -> None:
+    """Make what was marked since the last time known to Numba."""
+    from numba import types
+    from numba.extending import lower_builtin, register_jitable, type_callable
+
+    while _pending:
+        register_jitable(no_cfunc_wrapper=True, **OPTIONS)(_pending.pop())
+    while _bitcasts:
+        function, result, argument = _bitcasts.pop()
+        of, to = getattr(types, argument), getattr(types, result)
+        type_callable(function)(lambda context, to=to: lambda x: to)
+        lower_builtin(function, types.Number)(_lower_bitcast(of))
+
+
+def _lower_bitcast(of: Any) -> Callable[..., Any]:
+    """Lowering of a bitcast of what is converted to type ``of`` first."""
+
+    def lower(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        value = context.cast(builder, args[0], sig.args[0], of)
+        return builder.bitcast(value, context.get_value_type(sig.return_type))
+
+    return lower
 
 
 def _name_apart(kernel: Callable[..., Any]) -> None:

@@ -10,9 +10,11 @@ import numpy as np
 
 from ..bind import scalar
 from ..scalar.bits import U
+from .views import part, viewed
 
 # Codes that make whole bytes and whole 64-bit words in every width.
 GROUP = 32
+HALVES, WORDS, DOUBLES = np.zeros(0, np.uint16), np.zeros(0, np.uint32), np.zeros(0, np.uint64)
 W = np.uint64
 B = np.uint8
 PAIR_LOW = W(0x003F003F003F003F)
@@ -44,7 +46,7 @@ def copy(source, out):
 @scalar
 def pack4(codes, out):
     """Two codes a byte, the first in the low half."""
-    pairs = codes.view(np.uint16)
+    pairs = viewed(codes, HALVES)
     for i in range(out.shape[0]):
         w = U(pairs[i])
         out[i] = B(U(w | U(w >> U(4))) & U(0xFF))
@@ -64,7 +66,7 @@ def unpack4(words, codes):
 @scalar
 def pack2(codes, out):
     """Four codes a byte, the first in the lowest bits."""
-    quads = codes.view(np.uint32)
+    quads = viewed(codes, WORDS)
     for i in range(out.shape[0]):
         w = quads[i]
         out[i] = B(U(U(w | U(w >> U(6))) | U(U(w >> U(12)) | U(w >> U(18)))) & U(0xFF))
@@ -96,11 +98,11 @@ def spread(w):
 @scalar
 def pack6(codes, out):
     """Four codes in three bytes: four words of codes become three of stream."""
-    source = codes.view(np.uint64)
+    source = viewed(codes, DOUBLES)
     for i in range(source.shape[0]):
         source[i] = squeeze(source[i])
     whole = out.shape[0] // 24
-    target = out[: whole * 24].view(np.uint64)
+    target = viewed(part(out, 0, whole * 24), DOUBLES)
     for i in range(whole):
         a, b, c, d = source[4 * i], source[4 * i + 1], source[4 * i + 2], source[4 * i + 3]
         target[3 * i] = W(a | W(b << THREE_QUARTERS))
@@ -114,7 +116,7 @@ def pack6(codes, out):
 def unpack6(words, codes):
     """The mirror image of pack6."""
     whole = codes.shape[0] // GROUP
-    source, target = words[: whole * 24].view(np.uint64), codes[: whole * GROUP].view(np.uint64)
+    source, target = viewed(part(words, 0, whole * 24), DOUBLES), viewed(part(codes, 0, whole * GROUP), DOUBLES)
     for i in range(whole):
         a, b, c = source[3 * i], source[3 * i + 1], source[3 * i + 2]
         target[4 * i] = a

@@ -12,10 +12,11 @@ from ..codec import Codec, ElementCodec
 from ..scalar.bits import F, U
 from ..scalar.element import element_functions
 from ..scalar.scale import scale_functions
-from .bitstream import unpacker
+from .bitstream import GROUP, unpacker
 from .pool import PARALLEL_VALUES, ranges, run, threads
 from .signatures import array, scale_array, signature
-from .tiles import padded, tile_blocks
+from .tiles import line_layout, misfit, padded, tile_blocks
+from .views import flattened, part, register, rows, viewed
 
 Array = np.ndarray
 Kernel = Callable[..., int]
@@ -141,62 +142,40 @@ def scale_pass(codec: Codec) -> Callable[..., None]:
     return effective
 
 
-def line_function(codec: Codec) -> Callable[..., None]:
-    """``dequantize_line(words, stored, tensor_scale, width, tile, scales, scratch, out)``: one line."""
-    decode_tile, effective = decode_pass(codec.element), scale_pass(codec)
-    bits, unpack, direct = codec.element.bits, unpacker(codec.element.bits), codec.element.bits == 8
-
-    @scalar
-    def dequantize_line(words, stored, tensor_scale, width, tile, scales, scratch, out):
-        full = out.shape[0] // width
-        start = 0
-        while start < stored.shape[0]:
-            # A partial block is a tile of its own; its codes may begin inside a byte.
-            count = min(tile, full - start) if start < full else 1
-            span = width if start < full else out.shape[0] - start * width
-            at, size = start * width, count * span
-            first = at * bits // 8
-            skipped = (at * bits - first * 8) // bits
-            effective(stored[start:start + count], tensor_scale, scales)
-            if direct:
-                codes = words[at:at + size]
-            else:
-                codes = scratch[:skipped + size]
-                unpack(words[first:], codes)
-                codes = codes[skipped:]
-            decode_tile(codes.reshape(count, span), scales, out[at:at + size].reshape(count, span))
-            start += count
-
-    return dequantize_line
-
-
 def lines_kernel(codec: Codec) -> Kernel:
-    """The compiled kernel of lines: ``kernel(words, scales, tensor_scale, block, out) -> misfit``.
-
-    Lines without padding or a partial block are one long line.
-    """
-    dequantize_line, bits = line_function(codec), codec.element.bits
-    stored_type = scale_functions(codec.scale, codec.rule).dtype
+    """The compiled kernel of lines: ``kernel(words, scales, tensor_scale, block, out) -> misfit``."""
+    register()
+    decode_tile, effective, bits = decode_pass(codec.element), scale_pass(codec), codec.element.bits
+    unpack, direct = unpacker(bits), bits == 8
+    like = np.zeros(0, scale_functions(codec.scale, codec.rule).dtype)
 
     def kernel(words, scales, tensor_scale, block, out):
-        lines, n, line_bytes = out.shape[0], out.shape[1], words.shape[1]
-        if lines == 0 or n == 0:
-            return 0
-        width = min(block, n)
-        blocks = (n + width - 1) // width
-        if words.shape[0] != lines or line_bytes * 8 < n * bits or scales.size != lines * blocks:
+        lines, n, line_bytes, blocks, width = line_layout(out.shape[0], out.shape[1], words.shape[1], block, bits)
+        if misfit(out, words, scales, lines * blocks, bits):
             return 1
-        if n % width == 0 and line_bytes * 8 == n * bits:
-            lines, n, line_bytes, blocks = 1, lines * n, lines * line_bytes, lines * blocks
-        codes, flat = words.reshape(words.size), out.reshape(out.size)
-        stored = scales.reshape(scales.size).view(stored_type)
-        tile = min(tile_blocks(width, bits), n // width)
-        effective = np.empty(tile, np.float32)
-        scratch = np.empty(0 if bits == 8 else padded(tile * width), np.uint8)
+        packed, values, stored = flattened(words), flattened(out), viewed(flattened(scales), like)
+        full = n // width
+        tile = min(tile_blocks(width, bits), full)
+        tile_scales = np.empty(tile, np.float32)
+        scratch = np.empty(0 if direct else padded(tile * width + GROUP), np.uint8)
         for line in range(lines):
-            row, at, to = line * blocks, line * n, line * line_bytes
-            dequantize_line(codes[to:to + line_bytes], stored[row:row + blocks], F(tensor_scale), width, tile,
-                            effective, scratch, flat[at:at + n])
+            start = 0
+            while start < blocks:
+                # A partial block is a tile of its own; its codes may begin inside a group of whole bytes.
+                count = min(tile, full - start) if start < full else 1
+                span = width if start < full else n - start * width
+                used = part(tile_scales, 0, count)
+                effective(part(stored, line * blocks + start, count), F(tensor_scale), used)
+                codes, begin = packed, line * line_bytes + start * width
+                if not direct:
+                    begin = start * width % GROUP
+                    at = (start * width - begin) * bits // 8
+                    unpack(part(packed, line * line_bytes + at, line_bytes - at),
+                           part(scratch, 0, begin + count * span))
+                    codes = scratch
+                decode_tile(rows(codes, begin, count, span), used,
+                            rows(values, line * n + start * width, count, span))
+                start += count
         return 0
 
     return compile_cpu(kernel, signature("int64", [

@@ -13,6 +13,7 @@ from ..codec import Codec
 from ..scalar.bits import FLOAT_MAX, INFINITY, MAGNITUDE, SIGN, ZERO, F, U, bits, real
 from ..scalar.element import element_functions
 from ..scalar.rules import block_rule, divides, te_rule
+from ..scalar.scale import scale_functions
 
 DOUBLE = np.float64
 
@@ -78,9 +79,10 @@ def measure_mean_saturating(x, counts, measured):
 
 
 def scale_pass(codec: Codec):
-    """``choose(x, measured, given, stored, factors, limits, p, q, tensor_scale)``: a rule on every block.
+    """``choose(x, measured, given, stored, factors, limits, draws, tensor)``: a rule on every block.
 
-    ``given`` is empty where scales aren't given.
+    ``measured`` holds the scales' bits afterwards, ``factors`` the bits of what encodes.
+    ``given`` is empty where scales aren't given, ``draws`` where codes are rounded to nearest.
     """
     if codec.rule == "four_over_six" and not codec.given:
         return four_over_six_pass(codec)
@@ -88,19 +90,18 @@ def scale_pass(codec: Codec):
     largest_finite, top = functions.largest_finite, real(functions.top)
 
     @scalar
-    def choose(x, measured, given, stored, factors, limits, p, q, tensor_scale):
+    def choose(x, measured, given, stored, factors, limits, draws, tensor):
+        p, q, tensor_scale, _ = tensor
         worst = ZERO
         for b in range(measured.shape[0]):
             real_scale = given[b] if given_scales else F(0.0)
             s, factor, scale, limit = rule(measured[b], real_scale, p, q, tensor_scale)
-            stored[b], factors[b], limits[b] = s, factor, limit
+            stored[b], factors[b], limits[b], measured[b] = s, bits(factor), limit, bits(scale)
             worst = max(worst, bits(scale))
         # Only a block near the end of float32's range can have codes that decode to infinity.
         if not F(real(worst) * top) <= FLOAT_MAX:
             for b in range(measured.shape[0]):
-                real_scale = given[b] if given_scales else F(0.0)
-                s, factor, scale, limit = rule(measured[b], real_scale, p, q, tensor_scale)
-                limits[b] = min(limit, largest_finite(scale))
+                limits[b] = min(limits[b], largest_finite(real(measured[b])))
 
     return choose
 
@@ -110,36 +111,39 @@ def four_over_six_pass(codec: Codec):
 
     Source: "Four Over Six: More Accurate NVFP4 Quantization with Adaptive Block Scaling".
     """
-    six, four = te_rule(codec, 1.0), te_rule(codec, 1.5)
-    functions = element_functions(codec.element, "nearest", codec.nonfinite)
-    largest_finite, squared_error = functions.largest_finite, squared_error_of(functions)
+    six, four, squared_error = te_rule(codec, 1.0), te_rule(codec, 1.5), squared_error_of(codec)
+    largest_finite = element_functions(codec.element).largest_finite
 
     @scalar
-    def choose(x, measured, given, stored, factors, limits, p, q, tensor_scale):
+    def choose(x, measured, given, stored, factors, limits, draws, tensor):
+        p, q, t, whole = tensor
         for b in range(measured.shape[0]):
-            s, factor, scale, limit = six(measured[b], F(0.0), p, q, tensor_scale)
-            s4, factor4, scale4, limit4 = four(measured[b], F(0.0), p, q, tensor_scale)
+            s, factor, scale, limit = six(measured[b], F(0.0), p, q, t)
+            s4, factor4, scale4, limit4 = four(measured[b], F(0.0), p, q, t)
             limit, limit4 = min(limit, largest_finite(scale)), min(limit4, largest_finite(scale4))
-            better = squared_error(x[b], factor4, scale4, limit4) < squared_error(x[b], factor, scale, limit)
+            error = squared_error(x, draws, b, s, factor, limit, whole)
+            better = squared_error(x, draws, b, s4, factor4, limit4, whole) < error
             stored[b] = s4 if better else s
-            factors[b] = factor4 if better else factor
+            factors[b] = bits(factor4 if better else factor)
             limits[b] = limit4 if better else limit
 
     return choose
 
 
-def squared_error_of(functions):
-    """``error(row, factor, scale, limit)``: the squared error of a block, summed in float64, in order."""
-    encode, decode = functions.encode, functions.decode
+def squared_error_of(codec: Codec):
+    """``error(x, draws, b, stored, factor, limit, S)``: float32 sum, in order, of (code * s - x * S)**2."""
+    functions = element_functions(codec.element, codec.rounding, codec.nonfinite)
+    encode, decode, drawn = functions.encode, functions.decode, codec.rounding != "nearest"
+    value = scale_functions(codec.scale, codec.rule).decode
 
     @scalar
-    def error(row, factor, scale, limit):
-        total = DOUBLE(0.0)
-        for i in range(row.shape[0]):
-            if U(bits(row[i]) & MAGNITUDE) < INFINITY:
-                decoded = F(decode(encode(F(row[i] * factor), limit, ZERO)) * scale)
-                difference = DOUBLE(row[i]) - DOUBLE(decoded)
-                total += difference * difference
+    def error(x, draws, b, stored, factor, limit, whole):
+        total, scale = F(0.0), value(stored)
+        for i in range(x.shape[1]):
+            random = U(draws[b, i]) if drawn else ZERO
+            decoded = F(decode(encode(F(x[b, i] * factor), limit, random)) * scale)
+            difference = F(decoded - F(x[b, i] * whole))
+            total = F(total + F(difference * difference))
         return total
 
     return error
@@ -154,7 +158,7 @@ def encode_pass(codec: Codec):
         @scalar
         def encode_tile(x, factors, limits, draws, codes):
             for b in range(x.shape[0]):
-                factor, limit = factors[b], limits[b]
+                factor, limit = real(factors[b]), limits[b]
                 for i in range(x.shape[1]):
                     codes[b, i] = encode(quotient(x[b, i], factor), limit, U(draws[b, i]))
 
@@ -163,7 +167,7 @@ def encode_pass(codec: Codec):
         @scalar
         def encode_tile(x, factors, limits, draws, codes):
             for b in range(x.shape[0]):
-                factor, limit = factors[b], limits[b]
+                factor, limit = real(factors[b]), limits[b]
                 for i in range(x.shape[1]):
                     codes[b, i] = encode(quotient(x[b, i], factor), limit, ZERO)
 
@@ -174,8 +178,7 @@ def quotient_of(codec: Codec):
     """How a value is scaled: divided by the block's factor, or multiplied by it."""
     if divides(codec):
         return quotient
-    # The reciprocal of torchao's rule can be infinite, and 0 times it is not a number.
-    return product_of_nonzero if codec.rule == "torchao" else product
+    return product_or_zero if codec.rule == "torchao" else product
 
 
 @scalar
@@ -191,6 +194,6 @@ def product(x, factor):
 
 
 @scalar
-def product_of_nonzero(x, factor):
-    """x * factor, and x where it is a zero."""
-    return F(x * factor) if x != F(0.0) else x
+def product_or_zero(x, factor):
+    """x * factor; 0 where a zero meets torchao's infinite reciprocal of a tiny tensor scale."""
+    return F(x * factor) if x != F(0.0) or factor <= FLOAT_MAX else F(0.0)

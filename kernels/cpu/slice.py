@@ -13,6 +13,7 @@ from .bitstream import packer, unpacker
 from .pool import PARALLEL_VALUES, ranges, run, threads
 from .signatures import array, signature
 from .tiles import TILE, padded
+from .views import register
 
 Array = np.ndarray
 
@@ -75,6 +76,7 @@ def _misfit(source: Array, target: Array) -> ShapeError:
 @cache
 def pack_kernel(bits: int) -> Callable[..., int]:
     """The compiled ``kernel(codes, words) -> misfit`` of a width."""
+    register()
     pack = packer(bits)
 
     def kernel(codes, words):
@@ -98,6 +100,7 @@ def pack_kernel(bits: int) -> Callable[..., int]:
 @cache
 def unpack_kernel(bits: int) -> Callable[..., int]:
     """The compiled ``kernel(words, codes) -> misfit`` of a width."""
+    register()
     unpack = unpacker(bits)
 
     def kernel(words, codes):

@@ -26,3 +26,22 @@ def tile_blocks(block, bits):
 def padded(count):
     """``count`` rounded up to a multiple of GROUP."""
     return (count + GROUP - 1) // GROUP * GROUP
+
+
+@scalar
+def line_layout(lines, n, line_bytes, block, bits):
+    """(lines, values a line, bytes a line, blocks a line, values a block) as kernels walk them.
+
+    Lines without a partial block or padding are one long line.
+    """
+    width = max(min(block, n), 1)
+    blocks = (n + width - 1) // width
+    if n % width == 0 and line_bytes * 8 == n * bits:
+        return 1, lines * n, lines * line_bytes, lines * blocks, width
+    return lines, n, line_bytes, blocks, width
+
+
+@scalar
+def misfit(x, words, scales, blocks, bits):
+    """Whether the results don't fit the lines."""
+    return (x.shape[0] != words.shape[0] or words.shape[1] * 8 < x.shape[1] * bits or scales.size != blocks)

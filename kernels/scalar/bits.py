@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..bind import scalar
+from ..bind import bitcast
 
 U = np.uint32
 F = np.float32
@@ -26,13 +26,13 @@ FLOAT_MAX = F(np.finfo(np.float32).max)
 SMALLEST_NORMAL = F(2.0**-126)
 
 
-@scalar
+@bitcast("uint32", "float32")
 def bits(x):
     """The bits of a float32, as uint32."""
     return F(x).view(U)
 
 
-@scalar
+@bitcast("float32", "uint32")
 def real(u):
     """The float32 that has these bits."""
     return U(u).view(F)

@@ -69,7 +69,8 @@ def encoder(element: ElementCodec, rounding: str, keep_nan: bool):
     """``encode(t, limit, r)``: the code of a scaled value.
 
     ``limit`` holds the bits of the largest magnitude to store, 0 for a block without codes; ``r`` is a
-    16-bit draw, ignored when rounding to nearest. With ``keep_nan``, NaN becomes the format's NaN or 0.
+    16-bit draw, ignored when rounding to nearest. With ``keep_nan``, NaN becomes the format's NaN or 0,
+    whatever the limit.
     """
     sign_shift, sign_bit = U(32 - element.bits), U(1 << (element.bits - 1))
     nan_code = U(max(element.nan_code, 0))
@@ -86,8 +87,7 @@ def encoder(element: ElementCodec, rounding: str, keep_nan: bool):
 
     @scalar
     def encode_nan(t, limit, r):
-        is_nan = U(bits(t) & MAGNITUDE) > INFINITY and limit != ZERO
-        return nan_code if is_nan else encode(t, limit, r)
+        return nan_code if U(bits(t) & MAGNITUDE) > INFINITY else encode(t, limit, r)
 
     return encode_nan
 

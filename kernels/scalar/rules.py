@@ -20,7 +20,7 @@ import numpy as np
 from ..bind import scalar
 from ..codec import Codec
 from .bits import FIELD, FLOAT_MAX, INFINITY, MAGNITUDE, SMALLEST_NORMAL, ZERO, F, U, bits, bits_of, real
-from .scale import I, SUBNORMAL_ONE, TOP_EXPONENT, exponent_rule, scale_functions
+from .scale import I32, SUBNORMAL_ONE, TOP_EXPONENT, exponent_rule, scale_functions
 
 UNIT = F(1.0)
 NONE = F(0.0)
@@ -78,7 +78,7 @@ def ue8m0_rule(codec: Codec):
     emax = int(np.frexp(codec.element.maximum)[1]) - 1
     quotient, half = codec.rule == "round_up", F(codec.element.half_range)
     top, given_scales, nan = top_bits(codec), codec.given, U(0xFF)
-    offset, none = I(emax), I(0)
+    offset, none = I32(emax), I32(0)
 
     @scalar
     def rule(measured, given, p, q, tensor_scale):
@@ -103,8 +103,7 @@ def quotient_rule(codec: Codec):
     formats, choose = scale_functions(codec.scale, codec.rule), chooser(codec)
     encode, decode, nan, smallest = formats.encode, formats.decode, formats.nan, formats.smallest
     half, top, two_level = F(codec.element.half_range), top_bits(codec), codec.two_level
-    # What is given is stored as it rounds; what is calibrated is never below a zero block's scale.
-    least = ZERO if codec.given else smallest
+    given_scales = codec.given
 
     @scalar
     def rule(measured, given, p, q, tensor_scale):
@@ -114,7 +113,10 @@ def quotient_rule(codec: Codec):
         wanted = F(real(a) / half)
         if two_level:
             wanted = F(wanted / p)
-        stored = max(encode(choose(wanted, given, measured)), least)
+        chosen = choose(wanted, given, measured)
+        # No scale is stored below a zero block's, except that a given 0 stays.
+        least = ZERO if given_scales and chosen == NONE else smallest
+        stored = max(encode(chosen), least)
         scale = decode(stored)
         if two_level:
             scale = F(p * scale)
@@ -151,7 +153,7 @@ def torchao_rule(codec: Codec):
     """NVFP4 as torchao computes it: block scales never below 2**-6."""
     formats, choose = scale_functions("ue4m3", "nearest"), chooser(codec)
     encode, decode, nan, top = formats.encode, formats.decode, formats.nan, top_bits(codec)
-    half = F(codec.element.half_range)
+    half, given_scales = F(codec.element.half_range), codec.given
 
     @scalar
     def rule(measured, given, p, q, tensor_scale):
@@ -162,14 +164,17 @@ def torchao_rule(codec: Codec):
         wanted = F(F(real(a) / half) / p) if p > NONE else whole
         stored = encode(max(choose(wanted, given, measured), LEAST_TORCHAO))
         value = decode(stored)
-        limit = ZERO if bad else top
+        limit = ZERO if bad or (given_scales and given == NONE) else top
         return (nan if bad else stored), F(q / value), F(value * tensor_scale), limit
 
     return rule
 
 
 def tensor_factors(codec: Codec):
-    """``factors(amax) -> (p, q, tensor_scale)``: the tensor's part of a two-level rule."""
+    """``factors(amax) -> (p, q, tensor_scale, S)``: the tensor's part of a two-level rule.
+
+    ``S`` is what rule ``te`` multiplies the tensor by, 1 in other rules.
+    """
     if not codec.two_level:
         return single_level
     largest = F(codec.element.maximum)
@@ -181,17 +186,17 @@ def tensor_factors(codec: Codec):
     def te(amax):
         scale = min(F(product / amax), FLOAT_MAX) if amax > NONE else UNIT
         scale = UNIT if scale == NONE else scale
-        return F(scale * part), F(UNIT / scale), F(amax / product)
+        return F(scale * part), F(UNIT / scale), F(amax / product), scale
 
     @scalar
     def torchao(amax):
         g = F(amax / product)
-        return g, (F(UNIT / g) if g > NONE else INFINITE), g
+        return g, (F(UNIT / g) if g > NONE else INFINITE), g, UNIT
 
     @scalar
     def quotient(amax):
         g = max(F(F(amax / half) / maximum), SMALLEST_NORMAL)
-        return g, UNIT, g
+        return g, UNIT, g, UNIT
 
     return {"te": te, "four_over_six": te, "torchao": torchao}.get(codec.rule, quotient)
 
@@ -199,6 +204,6 @@ def tensor_factors(codec: Codec):
 @scalar
 def single_level(amax):
     """No tensor scale."""
-    return UNIT, UNIT, UNIT
+    return UNIT, UNIT, UNIT, UNIT
 
 

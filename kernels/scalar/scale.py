@@ -18,8 +18,8 @@ HALF_BITS = U(16)
 SUBNORMAL_ONE = U(0x00400000)
 TOP_EXPONENT = U(254)
 ALL_ONES = U(0xFF)
-I = np.int32
-LOWEST, HIGHEST = I(0), I(254)
+I32 = np.int32
+LOWEST, HIGHEST = I32(0), I32(254)
 
 
 class ScaleFunctions(NamedTuple):
@@ -113,8 +113,8 @@ def decode_bf16(code):
 def exponent_rule(rule: str, precision: int):
     """``exponent(b, down)``: the ue8m0 code of a magnitude, by integers on its float32 bits.
 
-    ``b`` holds the bits of a finite magnitude, ``down`` the int32 exponent of the largest element, subtracted.
-    ``round_up`` regards a quotient and takes ``down = 0``; the others regard amax itself.
+    ``b`` holds the bits of a finite magnitude; ``down``, int32, is the exponent of the largest element and
+    subtracted. ``round_up`` regards a quotient and takes ``down = 0``; the others regard amax itself.
 
     Source: OCP MX v1.0 §6.3 (floor); NVIDIA TransformerEngine (round_up).
     """
@@ -122,7 +122,7 @@ def exponent_rule(rule: str, precision: int):
 
     @scalar
     def clipped(field, down):
-        return U(min(max(I(I(field) - down), LOWEST), HIGHEST))
+        return U(min(max(I32(I32(field) - down), LOWEST), HIGHEST))
 
     @scalar
     def floor(b, down):

@@ -60,9 +60,7 @@ def encoder(element: ElementCodec, rounding: str, keep_nan: bool):
 
     @scalar
     def encode_nan(t, limit, r):
-        if t == t or limit == ZERO:
-            return encode(t if t == t else F(0.0), limit, r)
-        return nan_code
+        return encode(t, limit, r) if t == t else nan_code
 
     return encode_nan if keep_nan else encode
 
@@ -75,7 +73,7 @@ def chooser(values: np.ndarray, codes: np.ndarray, rounding: str):
     def nearest(x, first, last, r):
         below, above = np.float64(x) - np.float64(values[first]), np.float64(values[last]) - np.float64(x)
         if below == above:
-            return first if even[first] else last
+            return last if even[last] else first
         return first if below < above else last
 
     if rounding == "nearest":
