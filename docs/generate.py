@@ -9,6 +9,10 @@ from autoq.cli.formats import HEADER, format_rows
 from autoq.tape.op import REGISTRY
 
 
+# Casts have arguments beyond their record's and are described beside the tensors.
+CASTS = {"quantize", "quantize_grad"}
+
+
 def write_pages(folder: Path) -> None:
     """Write every generated page into ``folder``."""
     folder.mkdir(exist_ok=True)
@@ -29,5 +33,5 @@ def ops_page() -> str:
         "Every operation takes tensors, arrays and numbers and follows the [dtype rule](../concepts/dtypes.md);\n"
         "`out_dtype=` overrides the rule for one call.\n\n"
     )
-    names = [name for name in REGISTRY if hasattr(aq, name)]
+    names = [name for name in REGISTRY if hasattr(aq, name) and name not in CASTS]
     return head + "".join(f"```{{eval-rst}}\n.. autofunction:: autoq.{name}\n```\n\n" for name in names)
