@@ -215,7 +215,11 @@ def _run_float(op: Op, operands: tuple[Any, ...], static: dict[str, Any], out_dt
         value, out_type = _tiled(op, operands, static, out_type, compute)
     else:
         work = float64 if context.exact and op.accumulates else compute
-        value = _forward(op, [decoded(x, work) for x in operands], static, work)
+        arrays = [decoded(x, work) for x in operands]
+        try:
+            value = _forward(op, arrays, static, work)
+        except ShapeError as error:
+            raise _with_dtypes(error, op, operands) from None
         if packed or value.dtype is not out_type.dtype:
             reduced = packed and op.reduction and out_dtype is None and _reduced_last(operands[0], static)
             value, out_type = encoded(value, out_type, reduced)
@@ -223,6 +227,20 @@ def _run_float(op: Op, operands: tuple[Any, ...], static: dict[str, Any], out_dt
     if tracked and context.grad and out_type.is_float:
         node = _recorded(op, operands, static, compute, out_type, value, "")
     return (_AutodiffQTensor if value.__class__ is QTensor else _AutodiffTensor)(value, out_type, node)
+
+
+def _with_dtypes(error: ShapeError, op: Op, operands: tuple[Any, ...]) -> ShapeError:
+    """The error with the operands' dtypes, where they are not all float32."""
+    tensors = [x for x in operands if isinstance(x, _Tensor)]
+    if all(x._type.dtype is float32 for x in tensors):
+        return error
+    names = op.operands if len(op.operands) == len(operands) else [str(i) for i in range(len(operands))]
+    listed = [
+        f"{n} {x._type.dtype.name} {x.shape}"
+        for n, x in zip(names, operands, strict=True)
+        if isinstance(x, _Tensor)
+    ]
+    return ShapeError(f"{error.given} Operands: {', '.join(listed)}.", error.allowed, error.remedy)
 
 
 def _forward(op: Op, arrays: list[Any], static: dict[str, Any], dtype: Any = float32) -> np.ndarray:

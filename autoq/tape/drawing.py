@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from autoq.tape.view import Entry, Tape
 
-WIDTH, HEIGHT, GAP_X, GAP_Y, MARGIN = 184, 46, 20, 34, 16
+WIDTH, HEIGHT, GAP_X, GAP_Y, MARGIN = 226, 46, 20, 34, 16
 COLOURS = {"leaf": "#e8eef7", "packed": "#fdeccf", "dense": "#f4f4f4"}
 
 
@@ -42,11 +42,13 @@ def _places(tape: Tape) -> list[tuple[int, int]]:
         depth.append(1 + max((depth[i] for i in entry.inputs), default=-1))
     _sink_leaves(tape, depth)
     filled: dict[int, int] = {}
-    places = []
-    for level in depth:
+    places = [(0, 0)] * len(depth)
+    # Leaves last: the ops of a chain stay in the first column, one below the other.
+    for entry in sorted(tape.entries, key=lambda e: (not e.inputs, e.position)):
+        level = depth[entry.position]
         column = filled.get(level, 0)
         filled[level] = column + 1
-        places.append((MARGIN + column * (WIDTH + GAP_X), MARGIN + level * (HEIGHT + GAP_Y)))
+        places[entry.position] = (MARGIN + column * (WIDTH + GAP_X), MARGIN + level * (HEIGHT + GAP_Y))
     return places
 
 

@@ -20,7 +20,7 @@ class Entry:
     """One line of a tape: a leaf or a recorded op.
 
     Attributes:
-        position: Its number in this view, inputs first.
+        position: Its number in this view, after its inputs.
         op: The op's name, or ``"leaf"``.
         inputs: The positions of its tracked inputs, in the order of the operands.
         input_types: The tracked inputs' types.
@@ -70,7 +70,7 @@ class Tape:
     @classmethod
     def of(cls, tensor: Tensor) -> Tape:
         """The tape that backward of this tensor would walk."""
-        items = sorted(_behind(tensor), key=_rank)
+        items = _in_order(_behind(tensor))
         numbers = {item: i for i, item in enumerate(items)}
         types = {item: item._type if isinstance(item, Tensor) else item.type for item in items}
         return cls(tuple(_entry(item, numbers, types) for item in items))
@@ -128,8 +128,14 @@ def _behind(tensor: Tensor) -> list[Any]:
     return stack
 
 
-def _rank(item: Any) -> int:
-    return item.position if isinstance(item, Node) else -1
+def _in_order(items: list[Any]) -> list[Any]:
+    """Ops in the order of recording, each leaf just before its first use."""
+    nodes = sorted((x for x in items if isinstance(x, Node)), key=lambda node: node.position)
+    ordered: dict[Any, None] = {}
+    for node in nodes:
+        ordered.update(dict.fromkeys(p for p in node.parents if isinstance(p, Tensor)))
+        ordered[node] = None
+    return list(ordered or items)
 
 
 def _entry(item: Any, numbers: dict[Any, int], types: dict[Any, TensorType]) -> Entry:
