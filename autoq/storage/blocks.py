@@ -55,7 +55,7 @@ def from_blocks(values: Array, shape: Shape, extents: Shape) -> Array:
     """
     grid = grid_shape(shape, extents)
     rank = len(shape)
-    split = values.reshape(*grid, *extents)
+    split = values.reshape((*grid, *extents))
     merged = split.transpose(
         [axis for pair in zip(range(rank), range(rank, 2 * rank), strict=True) for axis in pair]
     )

@@ -3,24 +3,32 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from functools import lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..errors import ArgumentError, DTypeError, NonFiniteError, ShapeError
+from ..errors import ArgumentError
 from ..schemes import QuantScheme
 from ..schemes.scale import NVFP4_RULES
 from .blocks import from_blocks, to_blocks
-from .layout import Array, Shape, grid_shape, line_words, words_shape
+from .inputs import (
+    CHUNK,
+    FLOAT32,
+    as_float32,
+    cast,
+    finite_amax,
+    float32_rows,
+    float_array,
+    given_scales,
+    refuse_nonfinite,
+)
+from .layout import Array, Shape, grid_shape, line_words, word_unit, words_shape
+from .packing import pack as pack
+from .packing import unpack as unpack
 from .plan import Plan, codec_of, kernels, plan_of
 
-FLOAT32 = np.dtype(np.float32)
-# Values converted to float32 at a time: 4 MiB, large enough for the kernels to use their threads.
-CHUNK = 1 << 20
 SMALLEST_NORMAL = np.float32(2.0**-126)
-FLOATS = ("float16", "bfloat16", "float32", "float64")
 
 
 class Packed(NamedTuple):
@@ -76,7 +84,7 @@ def _quantize(x: Array, scheme: QuantScheme, scales: Any, draw: Any, amax: float
         and x.flags.c_contiguous
     ):
         return _quantize_direct(x, plan)
-    x = _float_array(x)
+    x = float_array(x)
     if scheme.rounding != "nearest" and draw is None:
         raise ArgumentError(
             f"rounding={scheme.rounding!r} without random numbers",
@@ -85,8 +93,8 @@ def _quantize(x: Array, scheme: QuantScheme, scales: Any, draw: Any, amax: float
         )
     grid = grid_shape(x.shape, scheme.extents(x.ndim))
     if scheme.nonfinite == "raise":
-        _refuse_nonfinite(x, scheme)
-    given, given_amax = _given(scales, grid, scheme)
+        refuse_nonfinite(x, scheme)
+    given, given_amax = given_scales(scales, grid, scheme)
     amax = given_amax if amax is None else amax
     if scheme.tensor_scale and amax is None:
         amax = finite_amax(x)
@@ -101,8 +109,8 @@ def _quantize(x: Array, scheme: QuantScheme, scales: Any, draw: Any, amax: float
         np.empty(grid, plan.scale_dtype),
         tensor_scale_of(scheme, amax),
     )
-    encode = _encode_lines if plan.lines else _encode_blocks
-    encode(x, scheme, out, {"tensor_amax": amax or 0.0, "given": given, "draw": draw})
+    encode_by = _encode_lines if plan.lines else _encode_blocks if scheme.block else _encode_whole
+    encode_by(x, scheme, out, {"tensor_amax": amax or 0.0, "given": given, "draw": draw})
     return out
 
 
@@ -164,10 +172,29 @@ def _encode_lines(x: Array, scheme: QuantScheme, out: Packed, options: dict[str,
         )
 
 
+def _encode_whole(x: Array, scheme: QuantScheme, out: Packed, options: dict[str, Any]) -> None:
+    """Encode with one block: as one long line, cut into lines where those don't end on words."""
+    plan, given = plan_of(scheme), options.pop("given")
+    codec = codec_of(scheme, given is not None)
+    whole = x.ndim and x.shape[-1] % word_unit(plan.bits) == 0
+    words = out.words if whole else np.empty(line_words(x.size, plan.bits), np.uint32)
+    plan.quantize_lines(
+        as_float32(x).reshape(1, -1),
+        codec,
+        x.size,
+        words.view(np.uint8).reshape(1, -1),
+        out.scales.reshape(1, 1),
+        given=None if given is None else given.reshape(1, 1),
+        **options,
+    )
+    if not whole:
+        pack(unpack(words, plan.bits, (x.size,)).reshape(x.shape), plan.bits, out.words)
+
+
 def _encode_blocks(x: Array, scheme: QuantScheme, out: Packed, options: dict[str, Any]) -> None:
     """Encode with blocks across lines: gather blocks, encode them to codes, pack the codes by lines."""
     given = options.pop("given")
-    extents = tuple(e or n for e, n in zip(scheme.extents(x.ndim), x.shape, strict=True))
+    extents = scheme.extents(x.ndim)
     values, counts = to_blocks(as_float32(x), extents)
     index = None
     if options["draw"] is not None:
@@ -256,37 +283,6 @@ def _line_scales(scales: Array, plan: Plan, shape: Shape) -> tuple[int, int, Arr
     return n, plan.block, np.ascontiguousarray(scales)
 
 
-def pack(codes: Array, bits: int, out: Array | None = None) -> Array:
-    """Pack uint8 codes into words along the last axis.
-
-    Example:
-        >>> hex(pack(np.array([1, 2, 3], np.uint8), 4)[0])
-        '0x321'
-    """
-    words = np.zeros(words_shape(codes.shape, bits), np.uint32) if out is None else out
-    if codes.size:
-        n = codes.shape[-1] if codes.ndim else 1
-        flat = np.ascontiguousarray(codes).reshape(-1, n)
-        kernels().pack_lines(flat, bits, words.view(np.uint8).reshape(len(flat), -1))
-    return words
-
-
-def unpack(words: Array, bits: int, shape: Shape) -> Array:
-    """The uint8 codes of ``shape`` that ``words`` hold.
-
-    Example:
-        >>> unpack(np.array([0x321], np.uint32), 4, (3,)).tolist()
-        [1, 2, 3]
-    """
-    codes = np.empty(shape, np.uint8)
-    if codes.size:
-        n = shape[-1] if shape else 1
-        lines = codes.size // n
-        flat = np.ascontiguousarray(words).view(np.uint8).reshape(lines, -1)
-        kernels().unpack_lines(flat, bits, n, codes.reshape(lines, n))
-    return codes
-
-
 def effective_scales(scales: Array, tensor_scale: np.float32 | None, scheme: QuantScheme) -> Array:
     """float32 factor of each block: its scale times the tensor's.
 
@@ -317,88 +313,6 @@ def tensor_scale_of(scheme: QuantScheme, amax: float | None) -> np.float32 | Non
         return np.float32(np.float32(amax) / np.float32(element.maximum * scale.maximum))
     raw = np.float32(amax) / np.float32(element.half_range)
     return np.float32(max(raw / np.float32(scale.maximum), SMALLEST_NORMAL))
-
-
-def finite_amax(x: Array) -> float:
-    """Largest finite magnitude of ``x`` in float32; 0 where there is none."""
-    return max((kernels().amax(chunk) for _, chunk in float32_rows(x.reshape(-1), CHUNK)), default=0.0)
-
-
-def float32_rows(x: Array, rows: int) -> Iterator[tuple[int, Array]]:
-    """The rows of ``x`` as contiguous float32: at once where they already are, else ``rows`` at a time."""
-    if x.dtype == FLOAT32 and x.flags.c_contiguous:
-        yield 0, x
-        return
-    for start in range(0, len(x), rows):
-        yield start, as_float32(x[start : start + rows])
-
-
-def as_float32(x: Array) -> Array:
-    """``x`` as contiguous float32; magnitudes beyond it become infinite."""
-    with np.errstate(over="ignore"):
-        return np.asarray(x, FLOAT32, order="C")
-
-
-def cast(x: Array, dtype: Any) -> Array:
-    """``x`` as ``dtype``; magnitudes beyond it become infinite."""
-    with np.errstate(over="ignore"):
-        return x.astype(dtype, copy=False)
-
-
-def _float_array(array: Any) -> Array:
-    x: Array = np.asarray(array)
-    if x.dtype.name not in FLOATS:
-        raise DTypeError(
-            f"quantize: an array of {x.dtype}",
-            ", ".join(FLOATS),
-            "Take the real or imaginary part."
-            if x.dtype.kind == "c"
-            else "Convert it with .astype(numpy.float32).",
-        )
-    return x
-
-
-def _refuse_nonfinite(x: Array, scheme: QuantScheme) -> None:
-    for start, chunk in float32_rows(x.reshape(-1), CHUNK):
-        first = kernels().first_nonfinite(chunk)
-        if first >= 0:
-            index = np.unravel_index(start + first, x.shape)
-            raise nonfinite_error(x[index], index, scheme)
-
-
-def nonfinite_error(value: Any, index: Any, scheme: QuantScheme) -> NonFiniteError:
-    """The error for a non-finite value at an index."""
-    place = tuple(int(i) for i in index)
-    return NonFiniteError(
-        f"quantize to {scheme.name}: the value at index {place} is {value}",
-        "finite values under nonfinite='raise'",
-        "Look for a division by zero or an overflow, or use nonfinite='propagate'.",
-    )
-
-
-def _given(scales: Any, grid: Shape, scheme: QuantScheme) -> tuple[Array | None, float | None]:
-    """Given block scales as float32 of the grid, and the given tensor amax."""
-    if scales is None:
-        return None, None
-    amax = None
-    if scheme.tensor_scale:
-        if not isinstance(scales, tuple) or len(scales) != 2:
-            raise ArgumentError(
-                f"{scheme.name}: given scales are not a pair",
-                "(block_scales, tensor_amax) for a two-level scheme",
-                "Pass the largest magnitude of the tensor beside the block scales.",
-            )
-        scales, amax = scales[0], float(np.float32(scales[1]))
-    given = _float_array(scales)
-    if given.shape != grid and given.size != 1:
-        raise ShapeError(
-            f"given scales have the shape {given.shape}",
-            f"the block grid's, {grid}",
-            "Pass one scale a block, or a single one for all.",
-        )
-    return np.ascontiguousarray(
-        np.broadcast_to(as_float32(given).reshape(given.shape or (1,) * len(grid)), grid)
-    ), amax
 
 
 @lru_cache(maxsize=256)

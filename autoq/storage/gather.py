@@ -7,8 +7,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..schemes import QuantScheme
-from . import convert
 from .layout import Array, Geometry, Shape, source_blocks
+from .packing import pack, unpack
 from .qtensor import QTensor
 
 Moved = tuple[QTensor, str]
@@ -111,8 +111,8 @@ def _along(array: Array, axis: int, pick: Pick) -> Array:
 def _gather_codes(words: Array, q: QTensor, leading: Shape, index: Pick) -> Array:
     """Lines of the codes at ``index``: unpacked, gathered and packed."""
     bits = q.scheme.element_bits
-    codes = convert.unpack(words, bits, (*leading, q.storage_shape[-1]))
-    return convert.pack(codes[..., index], bits)
+    codes = unpack(words, bits, (*leading, q.storage_shape[-1]))
+    return pack(codes[..., index], bits)
 
 
 def gather(q: QTensor, picks: dict[int, Pick], shape: Shape | None = None) -> tuple[Any, str]:

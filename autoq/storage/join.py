@@ -12,6 +12,8 @@ from . import convert
 from .axes import axis_of
 from .gather import encoded
 from .layout import Array, Geometry, Layout, grid_shape, words_shape
+from .packing import pack as pack_codes
+from .packing import unpack
 from .qtensor import QTensor
 
 
@@ -161,12 +163,12 @@ def _joined(parts: list[QTensor] | None, axis: int) -> QTensor | None:
     ):
         words = np.concatenate([part.words for part in parts], stored)
     else:
-        words = convert.pack(np.concatenate([_stored_codes(part) for part in parts], stored), geometry.bits)
+        words = pack_codes(np.concatenate([_stored_codes(part) for part in parts], stored), geometry.bits)
     return QTensor.make(words, scales, first.tensor_scale, first.scheme, shape, first.layout)
 
 
 def _stored_codes(part: QTensor) -> Array:
-    return convert.unpack(part.words, part.scheme.element_bits, part.storage_shape)
+    return unpack(part.words, part.scheme.element_bits, part.storage_shape)
 
 
 def _with_axis(part: QTensor, axis: int) -> QTensor:

@@ -14,7 +14,6 @@ from typing import Any
 import numpy as np
 
 from ..errors import ArgumentError, ShapeError
-from . import convert
 from .axes import Axes, axes_of, axis_of, places_of
 from .gather import Pick, gather, worst
 from .index import getitem as getitem
@@ -22,6 +21,7 @@ from .join import concat as concat
 from .join import pad as pad
 from .join import stack as stack
 from .layout import Geometry, Layout, grid_shape, words_shape
+from .packing import pack
 from .qtensor import QTensor
 from .reshape import reshape as reshape
 
@@ -169,7 +169,7 @@ def contiguous(q: QTensor) -> tuple[QTensor, str]:
     pinned = 1 if q.scheme.block is None else len(q.scheme.block)
     inverse = q.layout.inverse
     if q.scheme.block is None and inverse and inverse[-1] != q.ndim - 1:
-        words = convert.pack(q.codes(), q.scheme.element_bits)
+        words = pack(q.codes(), q.scheme.element_bits)
         return QTensor.make(
             words, q.scales.reshape((1,) * q.ndim), q.tensor_scale, q.scheme, q.shape
         ), "copy"
@@ -181,4 +181,5 @@ def contiguous(q: QTensor) -> tuple[QTensor, str]:
     words = np.ascontiguousarray(q.words.transpose(axes)) if q.ndim else q.words
     scales = np.ascontiguousarray(q.scales.transpose(axes))
     layout = Layout(Layout(order).inverse)
-    return QTensor.make(words, scales, q.tensor_scale, q.scheme, q.shape, layout), "copy"
+    how = "view" if np.may_share_memory(words, q.words) else "copy"
+    return QTensor.make(words, scales, q.tensor_scale, q.scheme, q.shape, layout), how

@@ -10,12 +10,12 @@ import numpy as np
 from ..errors import DTypeError, ShapeError
 from ..schemes import QuantScheme
 from . import convert
+from .inputs import FLOAT32
 from .interop import Interop
 from .layout import Array, Layout, Shape, grid_shape, words_shape
 from .methods import LayoutMethods
+from .packing import unpack
 from .plan import plan_of
-
-FLOAT32 = convert.FLOAT32
 
 
 class QTensor(LayoutMethods, Interop):
@@ -129,7 +129,7 @@ class QTensor(LayoutMethods, Interop):
 
     def codes(self) -> Array:
         """The raw code of every value: uint8 of the logical shape."""
-        return self._logical(convert.unpack(self.words, self.scheme.element_bits, self.storage_shape))
+        return self._logical(unpack(self.words, self.scheme.element_bits, self.storage_shape))
 
     def effective_scales(self) -> Array:
         """float32 factor of every block, in logical axis order: block scale times tensor scale."""

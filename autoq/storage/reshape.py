@@ -9,9 +9,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..errors import ShapeError
-from . import convert
 from .gather import encoded, worst
 from .layout import Array, Geometry, Layout, Shape, grid_shape, words_shape
+from .packing import pack, unpack
 from .qtensor import QTensor
 
 
@@ -53,12 +53,12 @@ def reshape(q: QTensor, shape: int | Sequence[int]) -> tuple[Any, str]:
     if shape == q.shape:
         return q, "view"
     if q.size == 0:
-        return encoded(np.zeros(shape, np.float32), q.scheme), "copy"
+        return _empty(q, shape), "copy"
     result = _regrouped(q, shape)
     if result is not None:
         return result
     if q.scheme.block is None:
-        words = convert.pack(q.codes().reshape(shape), q.scheme.element_bits)
+        words = pack(q.codes().reshape(shape), q.scheme.element_bits)
         scales = q.scales.reshape((1,) * len(shape))
         return QTensor.make(words, scales, None, q.scheme, shape), "copy"
     from .move import contiguous
@@ -68,6 +68,15 @@ def reshape(q: QTensor, shape: int | Sequence[int]) -> tuple[Any, str]:
     if result is not None:
         return result[0], worst(how, result[1], "copy")
     return encoded(q.dequantize().reshape(shape), q.scheme), "decode"
+
+
+def _empty(q: QTensor, shape: Shape) -> QTensor:
+    """A tensor without values of another shape: only a shared scale is kept."""
+    scheme = q.scheme.innermost(len(shape)) if len(q.scheme.block or ()) > len(shape) else q.scheme
+    grid = grid_shape(shape, scheme.extents(len(shape)))
+    scales = np.resize(q.scales, grid) if scheme.block is None else np.empty(grid, q.scales.dtype)
+    words = np.empty(words_shape(shape, scheme.element_bits), np.uint32)
+    return QTensor.make(words, scales, q.tensor_scale, scheme, shape)
 
 
 class Group(NamedTuple):
@@ -180,7 +189,7 @@ def _block_sources(q: QTensor, group: Group, shape: Shape) -> Array | None:
 def _repacked(q: QTensor, group: Group, shape: Shape, stored: Shape) -> tuple[Array, Array]:
     """Words of lines cut anew, and the scale of the old block for each new one, (outer, blocks)."""
     bits = q.scheme.element_bits
-    words = convert.pack(convert.unpack(q.words, bits, q.storage_shape).reshape(stored), bits)
+    words = pack(unpack(q.words, bits, q.storage_shape).reshape(stored), bits)
     rows = math.prod(q.shape[axis] for axis in group.old[:-1]) * q.scales.shape[-1]
     sources = _block_sources(q, group, shape)
     assert sources is not None

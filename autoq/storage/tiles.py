@@ -12,6 +12,7 @@ from ..errors import ShapeError
 from ..schemes import QuantScheme
 from . import convert
 from .boxes import Box, box_extents, boxes, cut_points
+from .inputs import as_float32, cast
 from .layout import Array, Shape, grid_shape, words_shape
 from .plan import kernels, plan_of
 from .qtensor import QTensor
@@ -93,7 +94,7 @@ def _whole(
         values = np.broadcast_to(values, shape)
     if isinstance(out, QuantScheme):
         return QTensor.encode(values, out)
-    return convert.cast(values, out)
+    return cast(values, out)
 
 
 class _Work(NamedTuple):
@@ -238,7 +239,7 @@ def _magnitude(work: _Work) -> tuple[float, bool]:
 
     def writer() -> Writer:
         def write(box: Box, values: Array) -> None:
-            flat = convert.as_float32(values).reshape(-1)
+            flat = as_float32(values).reshape(-1)
             found.append((kernels().amax(flat), kernels().first_nonfinite(flat) >= 0))
 
         return write

@@ -10,6 +10,7 @@ import numpy as np
 from ..schemes import QuantScheme
 from . import convert
 from .boxes import Box
+from .inputs import as_float32, nonfinite_error
 from .layout import Array, Geometry, Shape
 from .plan import codec_of, kernels, plan_of
 from .readers import stored_slices
@@ -67,7 +68,7 @@ def _line_writer(words: Array, scales: Array, scheme: QuantScheme, cut_shape: Sh
     def write(box: Box, values: Array) -> None:
         rows, columns = box
         if values.dtype != np.float32 or not values.flags.c_contiguous:
-            values = convert.as_float32(values)
+            values = as_float32(values)
         if columns.start == 0 and columns.stop == n:
             plan.quantize_lines(values, plan.codec, plan.block, bytes_[rows], scales[rows], amax)
             return
@@ -93,7 +94,7 @@ def _shared_scale_writer(words: Array, scheme: QuantScheme, cut_shape: Shape, gi
         part = np.empty((lines, -(-n * geometry.bits // 32)), np.uint32)
         stored = np.empty((lines, 1), plan_of(scheme).scale_dtype)
         kernels().quantize_lines(
-            convert.as_float32(values).reshape(lines, n),
+            as_float32(values).reshape(lines, n),
             codec,
             n,
             part.view(np.uint8),
@@ -108,9 +109,9 @@ def _shared_scale_writer(words: Array, scheme: QuantScheme, cut_shape: Shape, gi
 
 def refuse(values: Array, box: Box, cut_shape: Shape, shape: Shape, scheme: QuantScheme) -> None:
     """Raise NonFiniteError, with its index in the result, for the first non-finite value of a box."""
-    first = kernels().first_nonfinite(convert.as_float32(values).reshape(-1))
+    first = kernels().first_nonfinite(as_float32(values).reshape(-1))
     if first >= 0:
         within = np.unravel_index(first, values.shape)
         place = [int(i) + s.start for i, s in zip(within, box, strict=True)]
         flat = int(np.ravel_multi_index(place, cut_shape))
-        raise convert.nonfinite_error(values[within], np.unravel_index(flat, shape), scheme)
+        raise nonfinite_error(values[within], np.unravel_index(flat, shape), scheme)

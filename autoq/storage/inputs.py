@@ -1,0 +1,100 @@
+"""What is encoded: float arrays, given scales, and what is refused of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from ..errors import ArgumentError, DTypeError, NonFiniteError, ShapeError
+from ..schemes import QuantScheme
+from .layout import Array, Shape
+from .plan import kernels
+
+FLOAT32 = np.dtype(np.float32)
+# Values converted to float32 at a time: 4 MiB, large enough for the kernels to use their threads.
+CHUNK = 1 << 20
+FLOATS = ("float16", "bfloat16", "float32", "float64")
+
+
+def float_array(array: Any) -> Array:
+    x: Array = np.asarray(array)
+    if x.dtype.name not in FLOATS:
+        raise DTypeError(
+            f"quantize: an array of {x.dtype}",
+            ", ".join(FLOATS),
+            "Take the real or imaginary part."
+            if x.dtype.kind == "c"
+            else "Convert it with .astype(numpy.float32).",
+        )
+    return x
+
+
+def float32_rows(x: Array, rows: int) -> Iterator[tuple[int, Array]]:
+    """The rows of ``x`` as contiguous float32: at once where they already are, else ``rows`` at a time."""
+    if x.dtype == FLOAT32 and x.flags.c_contiguous:
+        yield 0, x
+        return
+    for start in range(0, len(x), rows):
+        yield start, as_float32(x[start : start + rows])
+
+
+def as_float32(x: Array) -> Array:
+    """``x`` as contiguous float32; magnitudes beyond it become infinite."""
+    with np.errstate(over="ignore"):
+        return np.asarray(x, FLOAT32, order="C")
+
+
+def cast(x: Array, dtype: Any) -> Array:
+    """``x`` as ``dtype``; magnitudes beyond it become infinite."""
+    with np.errstate(over="ignore"):
+        return x.astype(dtype, copy=False)
+
+
+def refuse_nonfinite(x: Array, scheme: QuantScheme) -> None:
+    for start, chunk in float32_rows(x.reshape(-1), CHUNK):
+        first = kernels().first_nonfinite(chunk)
+        if first >= 0:
+            index = np.unravel_index(start + first, x.shape)
+            raise nonfinite_error(x[index], index, scheme)
+
+
+def nonfinite_error(value: Any, index: Any, scheme: QuantScheme) -> NonFiniteError:
+    """The error for a non-finite value at an index."""
+    place = tuple(int(i) for i in index)
+    return NonFiniteError(
+        f"quantize to {scheme.name}: the value at index {place} is {value}",
+        "finite values under nonfinite='raise'",
+        "Look for a division by zero or an overflow, or use nonfinite='propagate'.",
+    )
+
+
+def given_scales(scales: Any, grid: Shape, scheme: QuantScheme) -> tuple[Array | None, float | None]:
+    """Given block scales as float32 of the grid, and the given tensor amax."""
+    if scales is None:
+        return None, None
+    amax = None
+    if scheme.tensor_scale:
+        if not isinstance(scales, tuple) or len(scales) != 2:
+            raise ArgumentError(
+                f"{scheme.name}: given scales are not a pair",
+                "(block_scales, tensor_amax) for a two-level scheme",
+                "Pass the largest magnitude of the tensor beside the block scales.",
+            )
+        scales, amax = scales[0], float(np.float32(scales[1]))
+    given = float_array(scales)
+    if given.shape != grid and given.size != 1:
+        raise ShapeError(
+            f"given scales have the shape {given.shape}",
+            f"the block grid's, {grid}",
+            "Pass one scale a block, or a single one for all.",
+        )
+    return np.ascontiguousarray(
+        np.broadcast_to(as_float32(given).reshape(given.shape or (1,) * len(grid)), grid)
+    ), amax
+
+
+def finite_amax(x: Array) -> float:
+    """Largest finite magnitude of ``x`` in float32; 0 where there is none."""
+    return max((kernels().amax(chunk) for _, chunk in float32_rows(x.reshape(-1), CHUNK)), default=0.0)
