@@ -24,8 +24,8 @@ def policy(
     """Set the dtypes of every norm, activation and linear module below ``model``, and return it.
 
     Every norm and activation, and any module with an attribute ``signal``, gets ``signal``. Every Linear gets
-    ``weights`` as its weight scheme and ``stream`` as its ``out_dtype``, so that residual sums are made in the
-    stream's dtype and quantized where a norm or an activation hands them to the next Linear. The last Linear
+    ``weights`` as its weight scheme and ``stream`` as its ``out_dtype``, so that residual sums are made
+    in the stream's dtype and quantized where a norm or an activation hands them to the next Linear. The last Linear
     in the order of assignment makes the logits: its weight follows ``weights``, its output is float32. None
     means what it means to a module: follow the input (``signal``, ``stream``), float weights (``weights``).
 
