@@ -23,11 +23,12 @@ def policy(
 ) -> Module:
     """Set the dtypes of every norm, activation and linear module below ``model``, and return it.
 
-    Every norm and activation, and any module with an attribute ``signal``, gets ``signal``. Every Linear gets
-    ``weights`` as its weight scheme and ``stream`` as its ``out_dtype``, so that residual sums are made
-    in the stream's dtype and quantized where a norm or an activation hands them to the next Linear. The last Linear
-    in the order of assignment makes the logits: its weight follows ``weights``, its output is float32. None
-    means what it means to a module: follow the input (``signal``, ``stream``), float weights (``weights``).
+    Every norm and activation, and any module with an attribute ``signal``, gets ``signal``. Every Linear
+    gets ``weights`` as its weight scheme and ``stream`` as its ``out_dtype``, so that residual sums are
+    made in the stream's dtype and quantized where a norm or an activation hands them to the next Linear.
+    The last Linear in the order of assignment makes the logits: its weight follows ``weights``, its output
+    is float32. None means what it means to a module: follow the input (``signal``, ``stream``), float
+    weights (``weights``).
 
     The input of the model is the caller's: quantize it (``x.quantize(aq.mxfp8)``) for a packed first layer.
 
