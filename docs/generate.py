@@ -8,7 +8,6 @@ import autoq as aq
 from autoq.cli.formats import HEADER, format_rows
 from autoq.tape.op import REGISTRY
 
-
 # Casts have arguments beyond their record's and are described beside the tensors.
 CASTS = {"quantize", "quantize_grad"}
 
@@ -30,7 +29,7 @@ def ops_page() -> str:
     """One entry an operation that is public under its name, in the registry's order."""
     head = (
         "# Operations\n\n"
-        "Every operation takes tensors, arrays and numbers and follows the [dtype rule](../concepts/dtypes.md);\n"
+        "Every operation takes tensors, arrays and numbers. It follows the\n[dtype rule](../concepts/dtypes.md); "
         "`out_dtype=` overrides the rule for one call.\n\n"
     )
     names = [name for name in REGISTRY if hasattr(aq, name) and name not in CASTS]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -22,6 +23,8 @@ def new_figure(columns: int, width: float, height: float, **options: Any) -> tup
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(width, height), dpi=150, layout="constrained")
+    # A notebook shows what has this method; figures that pyplot does not know are not shown otherwise.
+    figure._repr_png_ = lambda: png(figure)  # type: ignore[attr-defined]
     grid = figure.subplots(1, columns, squeeze=False, **options)
     axes = list(grid[0])
     for ax in axes:
@@ -30,6 +33,13 @@ def new_figure(columns: int, width: float, height: float, **options: Any) -> tup
         ax.grid(axis="y", color="#e8e8e8", linewidth=0.6)
         ax.set_axisbelow(True)
     return figure, axes
+
+
+def png(figure: Figure) -> bytes:
+    """The figure as the bytes of a PNG file."""
+    buffer = io.BytesIO()
+    figure.savefig(buffer, format="png")
+    return buffer.getvalue()
 
 
 def title(ax: Axes, text: str) -> None:

@@ -29,6 +29,11 @@ def test_loss_curves_draw_each_run_in_both_panels_and_name_it_in_its_colour():
         assert [named[name].get_color() for name in test] == [line.get_color() for line in ax.lines]
 
 
+def test_a_notebook_shows_a_chart():
+    figure = aq.viz.representable_values("mxfp4")
+    assert figure._repr_png_().startswith(b"\x89PNG")
+
+
 def test_labels_of_nearby_lines_do_not_overlap():
     placed = spread([0.5, 0.501, 0.499, 0.1], gap=0.05)
     assert np.all(np.diff(np.sort(placed)) >= 0.05 - 1e-6)
