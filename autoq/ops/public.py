@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from autoq.errors import ArgumentError, ShapeError
+from autoq.ops.create import CREATORS
 from autoq.random import random_bits
 from autoq.tape.apply import apply, as_operand
 from autoq.tape.function import function
@@ -35,7 +36,14 @@ HIDDEN = {
 def public() -> dict[str, Callable[..., Any]]:
     """Public functions by name."""
     made = {name: function(op) for name, op in REGISTRY.items() if name not in HIDDEN}
-    return {**made, "astype": astype, "split": split, "dropout": dropout, "random_hadamard": random_hadamard}
+    return {
+        **made,
+        **CREATORS,
+        "astype": astype,
+        "split": split,
+        "dropout": dropout,
+        "random_hadamard": random_hadamard,
+    }
 
 
 def astype(x: Any, dtype: Any) -> Tensor:

@@ -8,6 +8,7 @@ import numpy as np
 
 from autoq.errors import ArgumentError, DTypeError
 from autoq.schemes import QuantScheme
+from autoq.schemes import scheme as scheme_named
 from autoq.tape.apply import apply, as_operand
 from autoq.types import as_dtype
 
@@ -70,7 +71,7 @@ def quantize(
 
 def as_scheme(scheme: Any) -> QuantScheme:
     """A QuantScheme from one, or from its name."""
-    found = as_dtype(scheme)
+    found = scheme_named(scheme) if isinstance(scheme, str) else as_dtype(scheme)
     if not isinstance(found, QuantScheme):
         raise DTypeError(
             f"{found.name} as a scheme.", "a QuantScheme or its name", "Use astype for float dtypes."

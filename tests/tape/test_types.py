@@ -216,3 +216,20 @@ def test_exact_precision_accumulates_in_float64():
 def test_out_of_range_dtype_names_suggest_the_nearest_scheme():
     with pytest.raises(aq.errors.SchemeError, match="mxfp8"):
         aq.tensor([1.0] * 32, dtype="mxfp9")
+
+
+def test_a_scheme_by_name_is_the_scheme_also_where_numpy_has_that_name():
+    assert aq.quantize(aq.tensor([1.0]), "int8").dtype == aq.int8
+    assert aq.tensor([1.0]).quantize("int8").dtype == aq.int8
+    assert aq.tensor([1.0]).astype("int8").dtype == np.int8
+
+
+def test_creators_make_tensors_of_any_dtype():
+    assert aq.zeros((2, 32), aq.mxfp8).dtype == aq.mxfp8
+    assert aq.full((2,), 0.1, aq.float64).numpy()[0] == 0.1
+    assert aq.arange(4).dtype == aq.int64
+    assert aq.ones_like(aq.zeros((2, 32), aq.int4)).dtype == aq.int4
+    with pytest.raises(aq.errors.ShapeError, match="lengths of at least 0"):
+        aq.zeros((-1,))
+    with pytest.raises(ArgumentError, match="step 0"):
+        aq.arange(0, 3, 0)

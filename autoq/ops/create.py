@@ -1,0 +1,157 @@
+"""Creating tensors: filled, counted and identity ones, under the array API standard's names."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from autoq.errors import ArgumentError, ShapeError
+from autoq.tape.tensor import Tensor, tensor
+
+Shape = int | tuple[int, ...]
+
+
+def zeros(shape: Shape, dtype: Any = np.float32, requires_grad: bool = False) -> Tensor:
+    """Zeros.
+
+    Args:
+        shape: The lengths of the axes.
+        dtype: A NumPy dtype or a QuantScheme.
+        requires_grad: Make it a leaf that asks for a gradient.
+
+    Example:
+        >>> zeros((2,))
+        tensor([0. 0.], float32)
+    """
+    return full(shape, 0, dtype, requires_grad)
+
+
+def ones(shape: Shape, dtype: Any = np.float32, requires_grad: bool = False) -> Tensor:
+    """Ones.
+
+    Args:
+        shape: The lengths of the axes.
+        dtype: A NumPy dtype or a QuantScheme.
+        requires_grad: Make it a leaf that asks for a gradient.
+
+    Example:
+        >>> ones((2,))
+        tensor([1. 1.], float32)
+    """
+    return full(shape, 1, dtype, requires_grad)
+
+
+def full(shape: Shape, fill_value: float, dtype: Any = np.float32, requires_grad: bool = False) -> Tensor:
+    """One number everywhere.
+
+    Args:
+        shape: The lengths of the axes.
+        fill_value: The number.
+        dtype: A NumPy dtype or a QuantScheme.
+        requires_grad: Make it a leaf that asks for a gradient.
+
+    Raises:
+        ShapeError: A negative length.
+
+    Example:
+        >>> full((2,), 0.5)
+        tensor([0.5 0.5], float32)
+    """
+    lengths = (shape,) if isinstance(shape, int) else tuple(shape)
+    if any(n < 0 for n in lengths):
+        raise ShapeError(f"a tensor of shape {lengths}.", "lengths of at least 0", "Correct the shape.")
+    return tensor(np.full(lengths, fill_value, np.float32 if _packs(dtype) else dtype), dtype, requires_grad)
+
+
+def zeros_like(x: Tensor, dtype: Any = None) -> Tensor:
+    """Zeros of a tensor's shape, in its dtype unless another is given.
+
+    Example:
+        >>> zeros_like(ones((2,)))
+        tensor([0. 0.], float32)
+    """
+    return zeros(x.shape, x.dtype if dtype is None else dtype)
+
+
+def ones_like(x: Tensor, dtype: Any = None) -> Tensor:
+    """Ones of a tensor's shape, in its dtype unless another is given.
+
+    Example:
+        >>> ones_like(zeros((2,)))
+        tensor([1. 1.], float32)
+    """
+    return ones(x.shape, x.dtype if dtype is None else dtype)
+
+
+def arange(start: float, stop: float | None = None, step: float = 1, dtype: Any = None) -> Tensor:
+    """Evenly spaced numbers from ``start`` up to, without, ``stop``; from 0 if only one bound is given.
+
+    Args:
+        start: The first number, or the end if there is no ``stop``.
+        stop: The end, which is left out.
+        step: The distance, not 0.
+        dtype: float32 where a bound is a float, int64 otherwise, by default.
+
+    Raises:
+        ArgumentError: A step of 0.
+
+    Example:
+        >>> arange(3), arange(0.0, 1.0, 0.5)
+        (tensor([0 1 2], int64), tensor([0.  0.5], float32))
+    """
+    if step == 0:
+        raise ArgumentError("arange with step 0.", "any other step", "Pass a positive or negative step.")
+    low, high = (0, start) if stop is None else (start, stop)
+    values = np.arange(low, high, step)
+    return tensor(values.astype(np.float32) if values.dtype.kind == "f" else values, dtype)
+
+
+def linspace(start: float, stop: float, num: int, dtype: Any = np.float32, endpoint: bool = True) -> Tensor:
+    """``num`` evenly spaced numbers from ``start`` to ``stop``.
+
+    Args:
+        start: The first number.
+        stop: The last one, or the end that is left out without ``endpoint``.
+        num: How many, at least 0.
+        dtype: A NumPy dtype or a QuantScheme.
+        endpoint: Whether ``stop`` is the last number.
+
+    Raises:
+        ArgumentError: A negative number.
+
+    Example:
+        >>> linspace(0, 1, 3)
+        tensor([0.  0.5 1. ], float32)
+    """
+    if num < 0:
+        raise ArgumentError(
+            f"linspace of {num} numbers.", "at least 0", "Pass how many numbers there are to be."
+        )
+    return tensor(np.linspace(start, stop, num, endpoint=endpoint), dtype)
+
+
+def eye(n_rows: int, n_cols: int | None = None, k: int = 0, dtype: Any = np.float32) -> Tensor:
+    """A matrix with ones on a diagonal and zeros elsewhere.
+
+    Args:
+        n_rows: Rows.
+        n_cols: Columns; as many as rows by default.
+        k: Which diagonal: 0 is the main one, positive ones lie above it.
+        dtype: A NumPy dtype or a QuantScheme.
+
+    Example:
+        >>> eye(2).tolist()
+        [[1.0, 0.0], [0.0, 1.0]]
+    """
+    return tensor(np.eye(n_rows, n_cols, k, np.float32), dtype)
+
+
+def _packs(dtype: Any) -> bool:
+    return hasattr(dtype, "element") or isinstance(dtype, str)
+
+
+CREATORS: dict[str, Callable[..., Tensor]] = {
+    f.__name__: f for f in (zeros, ones, full, zeros_like, ones_like, arange, linspace, eye)
+}
