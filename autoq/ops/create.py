@@ -8,7 +8,9 @@ from typing import Any
 import numpy as np
 
 from autoq.errors import ArgumentError, ShapeError
+from autoq.schemes import QuantScheme
 from autoq.tape.tensor import Tensor, tensor
+from autoq.types import as_dtype
 
 Shape = int | tuple[int, ...]
 
@@ -62,7 +64,9 @@ def full(shape: Shape, fill_value: float, dtype: Any = np.float32, requires_grad
     lengths = (shape,) if isinstance(shape, int) else tuple(shape)
     if any(n < 0 for n in lengths):
         raise ShapeError(f"a tensor of shape {lengths}.", "lengths of at least 0", "Correct the shape.")
-    return tensor(np.full(lengths, fill_value, np.float32 if _packs(dtype) else dtype), dtype, requires_grad)
+    dtype = as_dtype(dtype)
+    values = np.full(lengths, fill_value, np.float32 if isinstance(dtype, QuantScheme) else dtype)
+    return tensor(values, dtype, requires_grad)
 
 
 def zeros_like(x: Tensor, dtype: Any = None) -> Tensor:
@@ -146,10 +150,6 @@ def eye(n_rows: int, n_cols: int | None = None, k: int = 0, dtype: Any = np.floa
         [[1.0, 0.0], [0.0, 1.0]]
     """
     return tensor(np.eye(n_rows, n_cols, k, np.float32), dtype)
-
-
-def _packs(dtype: Any) -> bool:
-    return hasattr(dtype, "element") or isinstance(dtype, str)
 
 
 CREATORS: dict[str, Callable[..., Tensor]] = {
