@@ -150,13 +150,12 @@ def user_cache() -> Path:
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "autoq"
 
 
-def fingerprint() -> str:
-    """A hash of every source file of the kernels and of the versions that compile them."""
+def fingerprint(root: Path = Path(__file__).parent) -> str:
+    """A hash of every source file below ``root`` and of the versions that compile them."""
     import numba
     import numpy
 
     digest = hashlib.blake2b(f"{numba.__version__} {numpy.__version__}".encode(), digest_size=8)
-    root = Path(__file__).parent
     for path in sorted(root.rglob("*.py")):
         digest.update(str(path.relative_to(root)).encode())
         digest.update(path.read_bytes())

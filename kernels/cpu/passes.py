@@ -10,7 +10,7 @@ import numpy as np
 
 from ..bind import scalar
 from ..codec import Codec
-from ..scalar.bits import FLOAT_MAX, INFINITY, MAGNITUDE, SIGN, ZERO, F, U, bits, real
+from ..scalar.bits import FLOAT_MAX, INFINITY, MAGNITUDE, SIGN, ZERO, F, U, bits, bits_of, real
 from ..scalar.element import element_functions
 from ..scalar.rules import block_rule, divides, te_rule
 from ..scalar.scale import scale_functions
@@ -87,7 +87,9 @@ def scale_pass(codec: Codec):
     if codec.rule == "four_over_six" and not codec.given:
         return four_over_six_pass(codec)
     rule, functions, given_scales = block_rule(codec), element_functions(codec.element), codec.given
-    largest_finite, top = functions.largest_finite, real(functions.top)
+    largest_finite = functions.largest_finite
+    # Up to this scale even the largest code decodes to a finite value, with room for roundings.
+    safe = bits_of(min(float(FLOAT_MAX), float(FLOAT_MAX) / float(real(functions.top)) * 0.999))
 
     @scalar
     def choose(x, measured, given, stored, factors, limits, draws, tensor):
@@ -99,7 +101,7 @@ def scale_pass(codec: Codec):
             stored[b], factors[b], limits[b], measured[b] = s, bits(factor), limit, bits(scale)
             worst = max(worst, bits(scale))
         # Only a block near the end of float32's range can have codes that decode to infinity.
-        if not F(real(worst) * top) <= FLOAT_MAX:
+        if worst > safe:
             for b in range(measured.shape[0]):
                 limits[b] = min(limits[b], largest_finite(real(measured[b])))
 
