@@ -117,18 +117,20 @@ def random_hadamard(x: Array, signs: Array) -> Array:
 def to_blocks(x: Array, extents: tuple[int, ...]) -> Array:
     """``x`` as (*grid, m): one row of ``m`` values a block, in row-major order, padded with zeros."""
     sizes = [extent or max(n, 1) for extent, n in zip(extents, x.shape, strict=True)]
-    grid = [-(-n // size) for n, size in zip(x.shape, sizes, strict=True)]
-    padded = np.pad(x, [(0, g * s - n) for g, s, n in zip(grid, sizes, x.shape, strict=True)])
+    # Of the whole tensor there is one block, even of an empty one.
+    grid = [-(-n // size) if extent else 1 for n, size, extent in zip(x.shape, sizes, extents, strict=True)]
+    padded = np.zeros([g * s for g, s in zip(grid, sizes, strict=True)], x.dtype)
+    padded[tuple(slice(0, n) for n in x.shape)] = x
     split = padded.reshape([part for pair in zip(grid, sizes, strict=True) for part in pair])
     rows = split.transpose([*range(0, 2 * x.ndim, 2), *range(1, 2 * x.ndim, 2)])
-    return rows.reshape(*grid, math.prod(sizes))
+    return rows.reshape((*grid, math.prod(sizes)))
 
 
 def from_blocks(rows: Array, shape: tuple[int, ...], extents: tuple[int, ...]) -> Array:
     """Undo :func:`to_blocks`."""
     sizes = [extent or max(n, 1) for extent, n in zip(extents, shape, strict=True)]
     grid, rank = rows.shape[:-1], len(shape)
-    split = rows.reshape(*grid, *sizes)
+    split = rows.reshape((*grid, *sizes))
     axes = [axis for pair in zip(range(rank), range(rank, 2 * rank), strict=True) for axis in pair]
     padded = split.transpose(axes).reshape([g * s for g, s in zip(grid, sizes, strict=True)])
     return padded[tuple(slice(0, n) for n in shape)]
@@ -155,7 +157,7 @@ def _encode_blocks(blocks: _Blocks, scheme: QuantScheme,
                    given: Any) -> tuple[Array, Array, np.float32 | None]:
     """Codes (*grid, m), float32 values of the stored scales, and the tensor scale."""
     finite = np.isfinite(blocks.values) & blocks.real
-    bad = ~np.isfinite(blocks.values).all(-1)
+    bad: Array = np.asarray(~np.isfinite(blocks.values).all(-1))
     magnitude = np.where(finite, np.abs(blocks.values), F(0))
     tensor_amax = F(magnitude.max(initial=0))
     if given is not None and scheme.tensor_scale:
@@ -171,8 +173,8 @@ def _encode_blocks(blocks: _Blocks, scheme: QuantScheme,
     if scheme.scale_rule == "four_over_six" and given is None:
         codes, values = _better_of_four_and_six(blocks, codes, values, scheme, tensor_amax)
     if given is not None:
-        unscaled: Array = np.asarray(given, np.float32)[..., None] == 0
-        codes = np.where(unscaled, _zero_codes(blocks, scheme), codes)
+        given = np.asarray(given, np.float32)[..., None]
+        codes = np.where(given == 0, _zero_codes(blocks, scheme), codes)
     if scheme.nonfinite != "saturate":
         codes, values = np.where(bad[..., None], 0, codes), np.where(bad, F(np.nan), values)
     codes = np.where(blocks.real, codes, 0).astype(np.uint8)

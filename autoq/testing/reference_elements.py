@@ -36,7 +36,8 @@ def encode(values: Array, element: ElementFormat | str, draws: Array | None = No
         [0, 2, 4, 7, 8]
     """
     element = _record(element)
-    values = np.asarray(values, np.float64)
+    with np.errstate(invalid="ignore"):  # signalling NaN
+        values = np.asarray(values, np.float64)
     missing = np.isnan(values)
     clamped = np.clip(np.where(missing, 0.0, values), element.minimum, element.maximum)
     if element.kind == "minifloat":
