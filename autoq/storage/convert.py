@@ -10,7 +10,6 @@ import numpy as np
 
 from ..errors import ArgumentError
 from ..schemes import QuantScheme
-from ..schemes.scale import NVFP4_RULES
 from .blocks import from_blocks, to_blocks
 from .inputs import (
     CHUNK,
@@ -27,8 +26,7 @@ from .layout import Array, Shape, grid_shape, line_words, word_unit, words_shape
 from .packing import pack as pack
 from .packing import unpack as unpack
 from .plan import Plan, codec_of, kernels, plan_of
-
-SMALLEST_NORMAL = np.float32(2.0**-126)
+from .scales import effective_scales as effective_scales
 
 
 class Packed(NamedTuple):
@@ -83,7 +81,7 @@ def _quantize(x: Array, scheme: QuantScheme, scales: Any, draw: Any, amax: float
         and x.ndim
         and x.flags.c_contiguous
     ):
-        return _quantize_direct(x, plan)
+        return _quantize_direct(x, plan, amax)
     x = float_array(x)
     if scheme.rounding != "nearest" and draw is None:
         raise ArgumentError(
@@ -98,16 +96,17 @@ def _quantize(x: Array, scheme: QuantScheme, scales: Any, draw: Any, amax: float
     amax = given_amax if amax is None else amax
     if scheme.tensor_scale and amax is None:
         amax = finite_amax(x)
+    level = None if plan.tensor_scale is None or amax is None else plan.tensor_scale(amax)
     if x.size == 0:
         return Packed(
             np.zeros(words_shape(x.shape, plan.bits), np.uint32),
             np.full(grid, zero_scale(scheme), plan.scale_dtype),
-            tensor_scale_of(scheme, amax),
+            level,
         )
     out = Packed(
         np.empty(words_shape(x.shape, plan.bits), np.uint32),
         np.empty(grid, plan.scale_dtype),
-        tensor_scale_of(scheme, amax),
+        level,
     )
     encode_by = _encode_lines if plan.lines else _encode_blocks if scheme.block else _encode_whole
     encode_by(x, scheme, out, {"tensor_amax": amax or 0.0, "given": given, "draw": draw})
@@ -119,7 +118,9 @@ def encode(x: Array, scheme: QuantScheme, tensor_amax: float | None = None) -> P
 
     ``tensor_amax`` is the magnitude to take the tensor scale of, where ``x`` is a part of the tensor.
     """
-    return _quantize(x, nearest(scheme), None, None, tensor_amax)
+    return _quantize(
+        x, scheme if scheme.rounding == "nearest" else nearest(scheme), None, None, tensor_amax
+    )
 
 
 @lru_cache(maxsize=256)
@@ -128,25 +129,27 @@ def nearest(scheme: QuantScheme) -> QuantScheme:
     return scheme if scheme.rounding == "nearest" else scheme.replace(rounding="nearest")
 
 
-def _quantize_direct(x: Array, plan: Plan) -> Packed:
-    """Encode contiguous float32 lines: one kernel call."""
+def _quantize_direct(x: Array, plan: Plan, amax: float | None) -> Packed:
+    """Encode contiguous float32 lines: one kernel call, after one for the magnitude of two-level schemes."""
     shape = x.shape
-    n, leading = shape[-1], shape[:-1]
-    words = np.empty((*leading, line_words(n, plan.bits)), np.uint32)
-    scales = np.empty((*leading, -(-n // plan.block)), plan.scale_dtype)
-    bytes_ = words.view(np.uint8)
-    if len(shape) == 2:
-        plan.quantize_lines(x, plan.codec, plan.block, bytes_, scales)
+    n = shape[-1]
+    words = np.empty((*shape[:-1], (n * plan.bits + 31) // 32), np.uint32)
+    scales = np.empty((*shape[:-1], -(-n // plan.block)), plan.scale_dtype)
+    level = None
+    if plan.tensor_scale is None:
+        amax = 0.0
     else:
-        lines = math.prod(leading)
+        amax = plan.amax(x.reshape(-1)) if amax is None else amax
+        level = plan.tensor_scale(amax)
+    if len(shape) == 2:
+        plan.quantize_lines(x, plan.codec, plan.block, words.view(np.uint8), scales, amax)
+    else:
+        lines = x.size // n
+        flat = words.view(np.uint8).reshape(lines, -1)
         plan.quantize_lines(
-            x.reshape(lines, n),
-            plan.codec,
-            plan.block,
-            bytes_.reshape(lines, -1),
-            scales.reshape(lines, -1),
+            x.reshape(lines, n), plan.codec, plan.block, flat, scales.reshape(lines, -1), amax
         )
-    return Packed(words, scales, None)
+    return Packed(words, scales, level)
 
 
 def _encode_lines(x: Array, scheme: QuantScheme, out: Packed, options: dict[str, Any]) -> None:
@@ -281,38 +284,6 @@ def _line_scales(scales: Array, plan: Plan, shape: Shape) -> tuple[int, int, Arr
             extent = plan.extents[axis - scales.ndim]
             scales = np.repeat(scales, extent, axis)[(slice(None),) * axis + (slice(shape[axis]),)]
     return n, plan.block, np.ascontiguousarray(scales)
-
-
-def effective_scales(scales: Array, tensor_scale: np.float32 | None, scheme: QuantScheme) -> Array:
-    """float32 factor of each block: its scale times the tensor's.
-
-    Example:
-        >>> from autoq.schemes import scheme
-        >>> effective_scales(np.array([128], np.uint8), None, scheme("mxfp8")).tolist()
-        [2.0]
-    """
-    values: Array = scheme.scale_format.decode(scales)
-    return values if tensor_scale is None else values * tensor_scale
-
-
-def tensor_scale_of(scheme: QuantScheme, amax: float | None) -> np.float32 | None:
-    """The stored tensor scale for the magnitude ``amax``; None under single-level schemes.
-
-    Source: formats of NVFP4: ``A / (6 * 448)`` where the rule derives block scales from it; otherwise the
-    largest raw block scale over the scale format's maximum, at least the smallest normal float32.
-
-    Example:
-        >>> from autoq.schemes import scheme
-        >>> float(tensor_scale_of(scheme("nvfp4"), 2688.0))
-        1.0
-    """
-    if not scheme.tensor_scale or amax is None:
-        return None
-    element, scale = scheme.element_format, scheme.scale_format
-    if scheme.scale_rule in NVFP4_RULES:
-        return np.float32(np.float32(amax) / np.float32(element.maximum * scale.maximum))
-    raw = np.float32(amax) / np.float32(element.half_range)
-    return np.float32(max(raw / np.float32(scale.maximum), SMALLEST_NORMAL))
 
 
 @lru_cache(maxsize=256)

@@ -59,7 +59,7 @@ def places(n: int, pick: Pick) -> Array:
 
 
 def axis_move(geometry: Geometry, axis: int, n: int, pick: Pick) -> AxisMove | None:
-    """How ``pick`` of storage ``axis`` with ``n`` places moves whole blocks; None if it cuts one (S34-S36)."""
+    """How ``pick`` of storage ``axis`` with ``n`` places moves whole blocks; None if it cuts one."""
     extent = geometry.extents[axis]
     how = "view" if isinstance(pick, slice) else "copy"
     if geometry.is_free(axis):

@@ -196,7 +196,7 @@ def _zeros_beside(q: QTensor, axis: int, n: int) -> QTensor:
 
 
 def _zero_codes_are_zero(q: QTensor) -> bool:
-    """Whether code 0 decodes to 0 in blocks beside those of ``q``; under a NaN scale shared by all it doesn't."""
+    """Whether code 0 decodes to 0 beside ``q``: not under a NaN scale that all values share."""
     shared_nan = q.scheme.block is None and bool(np.isnan(q.effective_scales()).any())
     return bool(q.scheme.element_format.values[0] == 0.0) and not shared_nan
 

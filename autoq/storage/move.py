@@ -163,8 +163,8 @@ def repeat(q: QTensor, repeats: Any, axis: int | None = None) -> Moved:
 def contiguous(q: QTensor) -> tuple[QTensor, str]:
     """The same tensor with its own C-contiguous arrays, stored in logical order as far as blocks allow.
 
-    Axes that a block or a line runs along stay the last ones in storage: what precedes them is in logical order.
-    Lossless. The tensor itself where nothing is to do. Per-tensor blocks allow any order.
+    Axes that a block or a line runs along stay the last ones in storage: what precedes them is in logical
+    order. Lossless. The tensor itself where nothing is to do. Per-tensor blocks allow any order.
     """
     pinned = 1 if q.scheme.block is None else len(q.scheme.block)
     inverse = q.layout.inverse

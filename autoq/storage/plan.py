@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from ..schemes import QuantScheme
+from .scales import tensor_scale_rule
 
 if TYPE_CHECKING:
     from ..kernels.codec import Codec
@@ -98,9 +100,10 @@ class Plan(NamedTuple):
         extents: Block extents of the trailing axes; none for the whole tensor.
         scale_dtype: NumPy dtype of a stored scale.
         direct: Whether a line is encoded by one kernel call with nothing else to do: an innermost
-            block, one level, no draws, nothing to refuse.
+            block, no draws, nothing to refuse.
         lines: Whether blocks lie within lines (block of one axis).
-        quantize_lines, dequantize_lines: The kernels.
+        quantize_lines, dequantize_lines, amax: The kernels.
+        tensor_scale: From a magnitude to the stored tensor scale, under two levels.
     """
 
     codec: Codec
@@ -112,6 +115,8 @@ class Plan(NamedTuple):
     lines: bool
     quantize_lines: Any
     dequantize_lines: Any
+    amax: Any
+    tensor_scale: Callable[[float], np.float32] | None
 
 
 @lru_cache(maxsize=1024)
@@ -119,9 +124,7 @@ def plan_of(scheme: QuantScheme) -> Plan:
     """The plan of ``scheme``."""
     block = scheme.block
     lines = block is not None and len(block) == 1
-    direct = (
-        lines and not scheme.tensor_scale and scheme.rounding == "nearest" and scheme.nonfinite != "raise"
-    )
+    direct = lines and scheme.rounding == "nearest" and scheme.nonfinite != "raise"
     return Plan(
         codec_of(scheme),
         scheme.element_bits,
@@ -132,4 +135,6 @@ def plan_of(scheme: QuantScheme) -> Plan:
         lines,
         kernels().quantize_lines,
         kernels().dequantize_lines,
+        kernels().amax,
+        tensor_scale_rule(scheme),
     )

@@ -93,7 +93,7 @@ class QTensor(LayoutMethods, Interop):
 
     @staticmethod
     def encode(array: Array, scheme: QuantScheme) -> QTensor:
-        """The result of an op: as :meth:`quantize`, but rounded to nearest whatever the scheme's rounding (S41)."""
+        """The result of an op: as :meth:`quantize`, but rounded to nearest whatever the scheme says (S41)."""
         return QTensor.make(*convert.encode(array, scheme), scheme, array.shape)
 
     @property
@@ -178,7 +178,7 @@ class QTensor(LayoutMethods, Interop):
         return np.shares_memory(self.words, other.words)
 
     def same_bits(self, other: QTensor) -> bool:
-        """Whether shape, canonical scheme, codes, scales and tensor scale are equal, NaN by its bits (S39)."""
+        """Whether shape, canonical scheme, codes, scales and tensor scale are equal bit for bit (S39)."""
         if self.shape != other.shape or self.scheme.canonical() != other.scheme.canonical():
             return False
         mine, theirs = self._logical(self.scales), other._logical(other.scales)

@@ -37,6 +37,15 @@ def box_reader(operand: Any, shape: Shape, compute: np.dtype[Any]) -> Reader:
     return lambda box: value
 
 
+def whole_tile(operand: Any, compute: np.dtype[Any]) -> Any:
+    """An operand in one piece: decoded, or converted as tiles are."""
+    if isinstance(operand, QTensor):
+        return operand.dequantize(compute)
+    if isinstance(operand, np.ndarray) and operand.ndim:
+        return operand if operand.dtype in (compute, np.dtype(bool)) else operand.astype(compute)
+    return constant(operand, compute)
+
+
 def constant(operand: Any, compute: np.dtype[Any]) -> Any:
     """A number or None as it is; an array without axes as a scalar of the compute dtype."""
     if isinstance(operand, np.ndarray | np.generic) and operand.dtype.kind != "b":

@@ -16,7 +16,7 @@ from .inputs import as_float32, cast
 from .layout import Array, Shape, grid_shape, words_shape
 from .plan import kernels, plan_of
 from .qtensor import QTensor
-from .readers import Reader, box_reader, line_reader
+from .readers import Reader, box_reader, line_reader, whole_tile
 from .writers import Writer, dense_writer, packed_writer, refuse
 
 TILE = 1 << 16
@@ -33,9 +33,10 @@ def map_tiles(
 ) -> Any:
     """Apply an element-wise function, decoding and encoding one tile of 64 Ki values at a time.
 
-    Beside the result a few tiles of memory are taken, whatever the operands' size; a packed operand that is one
-    line, broadcast over all others, is decoded once. Results of per-tensor and two-level schemes take two passes:
-    the largest magnitude first. ``abs_mean`` over a whole tensor needs every value and is computed whole.
+    Beside the result a few tiles of memory are taken, whatever the operands' size; a packed operand that
+    is one line, broadcast over all others, is decoded once. Results of per-tensor and two-level schemes
+    take two passes: the largest magnitude first. ``abs_mean`` over a whole tensor needs every value and is
+    computed whole.
 
     Args:
         function: Float tiles in, one tile of their broadcast shape out; a ufunc writes into reused memory.
@@ -88,8 +89,7 @@ def _whole(
     function: Callable[..., Any], operands: Sequence[Any], out: Any, compute: np.dtype[Any], shape: Shape
 ) -> Any:
     """All at once: what a single tile does."""
-    box = tuple(slice(0, n) for n in shape)
-    values = np.asarray(function(*(box_reader(operand, shape, compute)(box) for operand in operands)))
+    values = np.asarray(function(*[whole_tile(operand, compute) for operand in operands]))
     if values.shape != shape:
         values = np.broadcast_to(values, shape)
     if isinstance(out, QuantScheme):
@@ -148,7 +148,7 @@ class _Work(NamedTuple):
         )
 
     def run(self, make_writer: Callable[[], Writer]) -> None:
-        """Compute every box and hand it to a writer; boxes are spread over threads along the first cut axis."""
+        """Compute every box and hand it to a writer; threads share the boxes along the first cut axis."""
         from ..kernels.cpu.pool import ranges, run
 
         axis = next((i for i, (n, e) in enumerate(zip(self.shape, self.extents, strict=True)) if e < n), 0)
@@ -225,7 +225,7 @@ def _encoded(work: _Work, scheme: QuantScheme, shape: Shape) -> QTensor:
             extremes = np.array([amax, np.inf if nonfinite else 0.0], np.float32)
             scales[...] = convert.encode(extremes, scheme).scales
             given = float(convert.effective_scales(scales, None, scheme).reshape(-1)[0])
-    tensor_scale = convert.tensor_scale_of(scheme, amax)
+    tensor_scale = None if plan.tensor_scale is None or amax is None else plan.tensor_scale(amax)
     if given is not None and math.isnan(given):
         words[...] = 0
     else:

@@ -102,8 +102,8 @@ def an_index(draw: Any, shape: tuple[int, ...]) -> tuple[Any, ...]:
         bound = st.one_of(st.none(), st.integers(-n - 2, n + 2))
         kind = draw(st.sampled_from(("slice", "slice", "step", "block", "int")))
         if axis == array_at and n:
-            places = st.lists(st.integers(-n, n - 1), max_size=5)
-            parts.append(draw(st.one_of(places.map(lambda p: np.array(p, np.int64)), st.just(np.arange(n) % 2 == 0))))
+            places = st.lists(st.integers(-n, n - 1), max_size=5).map(lambda p: np.array(p, np.int64))
+            parts.append(draw(st.one_of(places, st.just(np.arange(n) % 2 == 0))))
         elif kind == "int" and n:
             parts.append(draw(st.integers(-n, n - 1)))
         elif kind == "block":
@@ -192,7 +192,8 @@ def test_contiguous_is_lossless_and_done_once(q: QTensor) -> None:
         assert result.layout.is_identity or len(q.scheme.block or ()) > 1
 
 
-MX, BLOCK8, TENSOR, TILE, NV = (SCHEMES[n] for n in ("mxfp8", "int2_block8", "fp8_e4m3", "int4_tile", "nvfp4"))
+MX, NV, TENSOR = CATALOG["mxfp8"], CATALOG["nvfp4"], CATALOG["fp8_e4m3"]
+BLOCK8, TILE = SCHEMES["int2_block8"], SCHEMES["int4_tile"]
 # Scheme, shape, what is done, and what S34 to S36 say it takes.
 SITUATIONS = [
     (MX, (4, 64), lambda q: move.permute_dims(q, (1, 0)), "view"),
