@@ -29,7 +29,8 @@ def ops_page() -> str:
     """One entry an operation that is public under its name, in the registry's order."""
     head = (
         "# Operations\n\n"
-        "Every operation takes tensors, arrays and numbers. It follows the\n[dtype rule](../concepts/dtypes.md); "
+        "Every operation takes tensors, arrays and numbers. It follows\n"
+        "the [dtype rule](../concepts/dtypes.md); "
         "`out_dtype=` overrides the rule for one call.\n\n"
     )
     names = [name for name in REGISTRY if hasattr(aq, name) and name not in CASTS]

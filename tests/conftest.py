@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 
 # Before NumPy is imported: the workers of pytest-xdist already fill the cores.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
@@ -13,6 +15,8 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, settings
 
+from autoq.schemes import CATALOG
+
 FLOATS = {"float32": np.float32, "float16": np.float16, "bfloat16": ml_dtypes.bfloat16}
 
 settings.register_profile(
@@ -20,6 +24,24 @@ settings.register_profile(
 )
 settings.register_profile("explore", parent=settings.get_profile("ci"), derandomize=False, max_examples=1000)
 settings.load_profile(os.environ.get("AUTOQ_TEST_PROFILE", "ci"))
+
+
+WARM_UP = """
+import sys, numpy as np, autoq as aq
+x = np.ones((2, 64), np.float32)
+for name in sys.argv[1:]:
+    aq.QTensor.quantize(x, aq.scheme(name)).dequantize()
+"""
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_setupnodes() -> None:
+    """Compile the kernels of every named scheme once, before the workers start."""
+    names = sorted(CATALOG)
+    parts = [names[start::2] for start in range(2)]
+    running = [subprocess.Popen([sys.executable, "-c", WARM_UP, *part]) for part in parts]
+    if [process.wait() for process in running] != [0, 0]:
+        raise pytest.UsageError("The kernels of the named schemes do not compile: see the error above.")
 
 
 def pytest_report_header() -> str:

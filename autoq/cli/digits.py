@@ -7,6 +7,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from autoq.cli.table import text_table
 from autoq.data import Split
 from autoq.data import digits as load_digits
@@ -81,7 +83,7 @@ def _row(result: Result, digits: Split) -> tuple[str, ...]:
 
 def _cost(result: Result, digits: Split) -> TapeCost:
     rows = slice(result.recipe.batch_size)
-    return tape_cost(result.model, result.recipe, digits.train_x[rows], digits.train_y[rows])
+    return tape_cost(result.model, result.recipe, digits.train_x[rows], np.asarray(digits.train_y)[rows])
 
 
 def draw(results: Sequence[Result], digits: Split, folder: Path) -> list[Path]:

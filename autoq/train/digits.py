@@ -156,7 +156,7 @@ def train(
     return result
 
 
-def step(model: aq.nn.Module, optimizer: aq.optim.Optimizer, x: aq.Tensor, labels: np.ndarray) -> aq.Tensor:
+def step(model: aq.nn.Module, optimizer: aq.optim.Optimizer, x: aq.Tensor, labels: Any) -> aq.Tensor:
     """One training step: forward, backward, update. Returns the loss, whose tape is used up."""
     loss = aq.nn.cross_entropy(model(x), labels)
     loss.backward()
@@ -165,9 +165,7 @@ def step(model: aq.nn.Module, optimizer: aq.optim.Optimizer, x: aq.Tensor, label
     return loss
 
 
-def evaluate(
-    model: aq.nn.Module, recipe: Recipe, images: np.ndarray, labels: np.ndarray
-) -> tuple[float, float]:
+def evaluate(model: aq.nn.Module, recipe: Recipe, images: np.ndarray, labels: Any) -> tuple[float, float]:
     """Mean cross-entropy in nats, and the share that is classified right."""
     with aq.no_grad():
         logits = model(as_signal(images, recipe))

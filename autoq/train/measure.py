@@ -24,7 +24,7 @@ class TapeCost(NamedTuple):
     activation_bits: float
 
 
-def tape_cost(model: aq.nn.Module, recipe: Recipe, images: np.ndarray, labels: np.ndarray) -> TapeCost:
+def tape_cost(model: aq.nn.Module, recipe: Recipe, images: np.ndarray, labels: Any) -> TapeCost:
     """Record one step on a batch and count what its tape holds."""
     tape = aq.Tape.of(aq.nn.cross_entropy(model(as_signal(images, recipe)), labels))
     signal = [value for value in tape.buffers() if _is_signal(value, len(images))]

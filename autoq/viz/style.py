@@ -24,7 +24,7 @@ def new_figure(columns: int, width: float, height: float, **options: Any) -> tup
 
     figure = Figure(figsize=(width, height), dpi=150, layout="constrained")
     # A notebook shows what has this method; figures that pyplot does not know are not shown otherwise.
-    figure._repr_png_ = lambda: png(figure)  # type: ignore[attr-defined]
+    figure._repr_png_ = lambda: png(figure)
     grid = figure.subplots(1, columns, squeeze=False, **options)
     axes = list(grid[0])
     for ax in axes:
