@@ -84,7 +84,7 @@ def broadcast_to(q: QTensor, shape: Sequence[int]) -> tuple[QTensor, str]:
     target = tuple(int(n) for n in shape)
     missing = len(target) - q.ndim
     fits = missing >= 0 and all(n in (1, m) for n, m in zip(q.shape, target[missing:], strict=True))
-    if not fits:
+    if not fits or min(target, default=0) < 0:
         raise ShapeError(
             f"broadcast_to: a tensor of shape {q.shape} to {target}",
             "sizes equal or 1, trailing axes aligned",
