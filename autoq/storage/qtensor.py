@@ -212,8 +212,9 @@ def _check(q: QTensor) -> None:
             "Pass a Layout of the tensor's rank.",
         )
     plan, stored = plan_of(q.scheme), q.storage_shape
+    extents = q.scheme.extents(len(stored))
     _check_array("words", q.words, np.dtype(np.uint32), words_shape(stored, plan.bits))
-    _check_array("scales", q.scales, plan.scale_dtype, grid_shape(stored, q.scheme.extents(len(stored))))
+    _check_array("scales", q.scales, plan.scale_dtype, grid_shape(stored, extents))
     if (q.tensor_scale is not None) != q.scheme.tensor_scale:
         raise DTypeError(
             f"QTensor: tensor_scale is {q.tensor_scale} under {q.scheme.name}",

@@ -39,7 +39,7 @@ def test_quantize_then_slice_equals_slice_then_quantize() -> None:
     x = values((8, 96))
     for name in ("mxfp8", "mxfp6_e2m3", "mxfp4", "nvfp4_single", "int2", "int8"):
         q = QTensor.quantize(x, SCHEMES[name])
-        for part in ((slice(1, 7, 2),), (..., slice(32, 96)), (..., slice(32, 75)), (slice(None, None, -1),)):
+        for part in ((slice(1, 7, 2),), (..., slice(32, 96)), (slice(None, None, -1),)):
             assert q[part].same_bits(QTensor.quantize(x[part], SCHEMES[name]))
 
 
