@@ -13,14 +13,14 @@ from autoq.storage import QTensor
 from autoq.storage.tiles import map_tiles
 from autoq.tape.node import Node, compute_dtype
 from autoq.tape.op import REGISTRY, Op
-from autoq.types import INHIBIT, PROPAGATE, TensorType, as_dtype, bool_, float32, float64, resolve
+from autoq.tape.plan import Plan, make_plan
+from autoq.types import INHIBIT, PROPAGATE, TensorType, as_dtype, bool_, float32, float64
 
 if TYPE_CHECKING:
     from autoq.tape.tensor import Tensor
 
 TILED_FROM = 1 << 16  # below one tile, decoding whole operands costs less than tiling them
 
-Plan = tuple[TensorType, "np.dtype[Any]", bool]
 _plans: dict[Any, Plan] = {}
 
 
@@ -126,49 +126,6 @@ def _no_complex(x: Any) -> Any:
     )
 
 
-def _make_plan(op: Op, operands: tuple[Any, ...], out_dtype: Any, policy: str) -> Plan:
-    """Output type, compute dtype, and whether anything is packed, for operands of these types."""
-    out_type, compute = _resolved(op, operands, out_dtype, policy)
-    packed = out_type.is_quantized or any(isinstance(x, _Tensor) and x._type.is_quantized for x in operands)
-    return out_type, compute, packed
-
-
-def _resolved(
-    op: Op, operands: tuple[Any, ...], out_dtype: Any, policy: str
-) -> tuple[TensorType, np.dtype[Any]]:
-    tensors = [x for x in operands if isinstance(x, _Tensor)]
-    types = [x._type for x in tensors if x._type.is_float]
-    if not types:
-        return _integer_plan(op, operands, out_dtype)
-    compute = compute_dtype([t.dtype for t in types])
-    voting = [x._type for x in tensors if x._type.is_float and x._value.ndim]
-    if not any(t.propagates for t in voting):
-        voting += [x._type for x in tensors if x._type.is_float and not x._value.ndim]
-        voting = [t for t in voting if t.propagates] or voting
-    if op.kind == "loss":
-        flag = PROPAGATE if any(t.propagates for t in types) else INHIBIT
-        return TensorType(out_dtype or compute, flag), compute
-    found = (
-        resolve(op.name, voting, policy)
-        if out_dtype is None
-        else TensorType(out_dtype, resolve(op.name, voting, "widen").propagation)
-    )
-    if out_dtype is None and found.is_quantized and not found.propagates:
-        found = TensorType(float32, INHIBIT)  # S10
-    return found, compute
-
-
-def _integer_plan(op: Op, operands: tuple[Any, ...], out_dtype: Any) -> tuple[TensorType, np.dtype[Any]]:
-    """No float among the operands: what NumPy returns for an integer op, else float32 (S5)."""
-    if out_dtype is not None:
-        return TensorType(out_dtype), float32
-    if op.integers and not any(type(x) is float for x in operands):
-        dtypes = [x._type.dtype for x in operands if isinstance(x, _Tensor)]
-        result = np.result_type(*dtypes) if dtypes else bool_
-        return TensorType(result), result
-    return TensorType(float32), float32
-
-
 def decoded(x: Any, dtype: np.dtype[Any]) -> Any:
     """An operand's values as a NumPy array of that dtype; numbers and None stay."""
     if not isinstance(x, _Tensor):
@@ -209,7 +166,7 @@ def _run_float(op: Op, operands: tuple[Any, ...], static: dict[str, Any], out_dt
             key.append(x.__class__)
     plan = _plans.get(tuple(key))
     if plan is None:
-        plan = _plans[tuple(key)] = _make_plan(op, operands, out_dtype, context.resolution)
+        plan = _plans[tuple(key)] = make_plan(op, operands, out_dtype, context.resolution)
     out_type, compute, packed = plan
     if packed and op.elementwise and _worth_tiling(operands):
         value, out_type = _tiled(op, operands, static, out_type, compute)

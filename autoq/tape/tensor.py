@@ -8,14 +8,14 @@ import numpy as np
 
 from autoq import devices
 from autoq.context import current
-from autoq.errors import ArgumentError, DTypeError, GradientError, ShapeError
+from autoq.errors import DTypeError, GradientError, ShapeError
 from autoq.schemes import QuantScheme
 from autoq.storage import QTensor
-from autoq.tape.apply import apply, bind, plain
-from autoq.tape.methods import Methods
+from autoq.tape.apply import apply, bind
+from autoq.tape.inplace import InPlace
 from autoq.tape.node import LEAF, Node
+from autoq.tape.stored import copied
 from autoq.types import (
-    FLOATS,
     INHIBIT,
     PROPAGATE,
     Propagation,
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from autoq.types import DType
 
 
-class Tensor(Methods):
+class Tensor(InPlace):
     """Values with a dtype that travels: the base of AutodiffTensor (dense) and AutodiffQTensor (packed).
 
     Make one with ``aq.tensor``, ``aq.quantize`` or ``aq.Parameter``; ops make the others.
@@ -241,47 +241,6 @@ class Tensor(Methods):
 
         backward(self, gradient, retain_graph=retain_graph, create_graph=create_graph)
 
-    def assign(self, data: Any) -> None:
-        """Replace the values in place, keeping shape, dtype and flag; untracked, or under no_grad.
-
-        Raises:
-            GradientError: It is tracked and grad mode is on.
-            ShapeError: Data of another shape.
-        """
-        _check_mutable(self, "assign")
-        value = _stored(data, self._type.dtype)
-        if value.shape != self.shape:
-            raise ShapeError(
-                f"data of shape {value.shape} for a tensor of {self.shape}.", "its own shape", "Reshape it."
-            )
-        self._value = value
-        self._version[0] += 1
-
-    def __setitem__(self, index: Any, data: Any) -> None:
-        _check_mutable(self, "x[...] = v")
-        if type(self._value) is QTensor:
-            raise DTypeError(
-                f"item assignment to packed {dtype_name(self.dtype)} values.",
-                "dense tensors",
-                "Change decoded values and encode again: d = x.dequantize(); d[...] = v; d.quantize(...).",
-            )
-        if not self._value.flags.writeable:
-            self._value = self._value.copy()
-        self._value[plain(index)] = np.asarray(data)
-        self._version[0] += 1
-
-    def __iadd__(self, other: Any) -> Tensor:
-        return _updated(self, "add", other)
-
-    def __isub__(self, other: Any) -> Tensor:
-        return _updated(self, "sub", other)
-
-    def __imul__(self, other: Any) -> Tensor:
-        return _updated(self, "mul", other)
-
-    def __itruediv__(self, other: Any) -> Tensor:
-        return _updated(self, "div", other)
-
 
 class AutodiffTensor(Tensor):
     """A dense tensor: a NumPy array with a type and a tape node."""
@@ -331,65 +290,11 @@ def tensor(data: Any, dtype: Any = None, requires_grad: bool = False, device: st
         <AutodiffQTensor (1, 32) mxfp8>
     """
     devices.resolve(device, current().device)
-    value = _copied(data, as_dtype(dtype) if dtype is not None else None)
+    value = copied(data, as_dtype(dtype) if dtype is not None else None)
     out = _wrapped(value, TensorType(value.scheme if type(value) is QTensor else value.dtype))
     if requires_grad:
         out.requires_grad = True
     return out
-
-
-def _copied(data: Any, dtype: Any) -> Any:
-    """A fresh stored value: an array or, for a scheme, a QTensor."""
-    if isinstance(data, Tensor):
-        data = data._value
-    if type(data) is QTensor:
-        return data.copy() if dtype in (None, data.scheme) else _stored(data.dequantize(), dtype)
-    array = _array_of(data)
-    if dtype is None:
-        return np.array(array, order="C")
-    return _stored(np.array(array, order="C"), dtype)
-
-
-def _array_of(data: Any) -> np.ndarray:
-    """A NumPy array of data in a dtype that tensors have."""
-    if isinstance(data, list | tuple) and any(isinstance(x, Tensor) for x in data):
-        data = [x.numpy() if isinstance(x, Tensor) else x for x in data]
-    try:
-        array = np.asarray(data)
-    except ValueError:
-        raise ArgumentError(
-            "nested sequences of unequal lengths.",
-            "rectangular data",
-            "Pad the rows, or make one tensor a row.",
-        ) from None
-    if (
-        array.dtype == np.float64
-        and not isinstance(data, np.ndarray | np.generic)
-        and not _holds_arrays(data)
-    ):
-        array = array.astype(np.float32)  # Python numbers
-    as_dtype(array.dtype)
-    return array
-
-
-def _holds_arrays(data: Any) -> bool:
-    while isinstance(data, list | tuple) and data:
-        data = data[0]
-    return isinstance(data, np.ndarray | np.generic)
-
-
-def _stored(data: Any, dtype: Any) -> Any:
-    """Data as a stored value of that dtype."""
-    if isinstance(data, Tensor):
-        data = data._value
-    if type(data) is QTensor:
-        if data.scheme == dtype:
-            return data
-        data = data.dequantize()
-    array = _array_of(data)
-    if isinstance(dtype, QuantScheme):
-        return QTensor.quantize(array if array.dtype in FLOATS else array.astype(float32), dtype)
-    return array.astype(dtype)
 
 
 def _wrapped(value: Any, tensor_type: TensorType, node: Any = None) -> Tensor:
@@ -421,33 +326,6 @@ def _quantize(x: Tensor, scheme: Any, **options: Any) -> AutodiffQTensor:
     from autoq.tape.casts import quantize
 
     return quantize(x, scheme, **options)
-
-
-def _updated(x: Tensor, op: str, other: Any) -> Tensor:
-    """``x op= other`` on an untracked tensor, in its own dtype (S12)."""
-    _check_mutable(x, f"in-place {op}")
-    result = apply(op, x.detach(), other, out_dtype=x._type.dtype)
-    if result.shape != x.shape:
-        raise ShapeError(
-            f"in-place {op}: a result of shape {result.shape} in a tensor of {x.shape}.",
-            "operands that broadcast to the tensor's shape",
-            f"Write x = x {op} y instead.",
-        )
-    if type(x._value) is QTensor or not x._value.flags.writeable:
-        x._value = result._value
-    else:
-        x._value[...] = result._value
-    x._version[0] += 1
-    return x
-
-
-def _check_mutable(x: Tensor, what: str) -> None:
-    if x._node is not None and current().grad:
-        raise GradientError(
-            f"{what} on a tensor that is tracked.",
-            "untracked tensors, or any under aq.no_grad()",
-            "Compute a new tensor instead (x = x + y; aq.where for single entries), or detach() first.",
-        )
 
 
 def _marks(x: Tensor) -> str:

@@ -1,0 +1,95 @@
+"""Changing a tensor in place, untracked or under no_grad, with a version that backward checks (S12, S29)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from autoq.context import current
+from autoq.errors import DTypeError, GradientError, ShapeError
+from autoq.storage import QTensor
+from autoq.tape.apply import apply, plain
+from autoq.tape.methods import Methods
+from autoq.tape.stored import stored
+from autoq.types import TensorType, dtype_name
+
+
+class InPlace(Methods):
+    """``assign``, item assignment and the augmented operators."""
+
+    __slots__ = ()
+
+    _value: Any
+    _type: TensorType
+    _node: Any
+    _version: list[int]
+
+    def assign(self, data: Any) -> None:
+        """Replace the values in place, keeping shape, dtype and flag; untracked, or under no_grad.
+
+        Raises:
+            GradientError: It is tracked and grad mode is on.
+            ShapeError: Data of another shape.
+        """
+        _check_mutable(self, "assign")
+        value = stored(data, self._type.dtype)
+        shape = self._value.shape
+        if value.shape != shape:
+            raise ShapeError(
+                f"data of shape {value.shape} for a tensor of {shape}.", "its own shape", "Reshape it."
+            )
+        self._value = value
+        self._version[0] += 1
+
+    def __setitem__(self, index: Any, data: Any) -> None:
+        _check_mutable(self, "x[...] = v")
+        if type(self._value) is QTensor:
+            raise DTypeError(
+                f"item assignment to packed {dtype_name(self._type.dtype)} values.",
+                "dense tensors",
+                "Change decoded values and encode again: d = x.dequantize(); d[...] = v; d.quantize(...).",
+            )
+        if not self._value.flags.writeable:
+            self._value = self._value.copy()
+        self._value[plain(index)] = np.asarray(data)
+        self._version[0] += 1
+
+    def __iadd__(self, other: Any) -> Any:
+        return _updated(self, "add", other)
+
+    def __isub__(self, other: Any) -> Any:
+        return _updated(self, "sub", other)
+
+    def __imul__(self, other: Any) -> Any:
+        return _updated(self, "mul", other)
+
+    def __itruediv__(self, other: Any) -> Any:
+        return _updated(self, "div", other)
+
+
+def _updated(x: Any, op: str, other: Any) -> Any:
+    """``x op= other`` on an untracked tensor, in its own dtype (S12)."""
+    _check_mutable(x, f"in-place {op}")
+    result = apply(op, x.detach(), other, out_dtype=x._type.dtype)
+    if result.shape != x.shape:
+        raise ShapeError(
+            f"in-place {op}: a result of shape {result.shape} in a tensor of {x.shape}.",
+            "operands that broadcast to the tensor's shape",
+            f"Write x = x {op} y instead.",
+        )
+    if type(x._value) is QTensor or not x._value.flags.writeable:
+        x._value = result._value
+    else:
+        x._value[...] = result._value
+    x._version[0] += 1
+    return x
+
+
+def _check_mutable(x: Any, what: str) -> None:
+    if x._node is not None and current().grad:
+        raise GradientError(
+            f"{what} on a tensor that is tracked.",
+            "untracked tensors, or any under aq.no_grad()",
+            "Compute a new tensor instead (x = x + y; aq.where for single entries), or detach() first.",
+        )

@@ -1,0 +1,57 @@
+"""Which type an op computes in and which it returns: S5-S10 and S14, from its operands' types."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from autoq.tape.node import compute_dtype
+from autoq.tape.op import Op
+from autoq.types import INHIBIT, PROPAGATE, TensorType, bool_, float32, resolve
+
+# Output type, compute dtype, and whether an operand or the output is packed.
+Plan = tuple[TensorType, "np.dtype[Any]", bool]
+
+
+def make_plan(op: Op, operands: tuple[Any, ...], out_dtype: Any, policy: str) -> Plan:
+    """Output type, compute dtype, and whether anything is packed, for operands of these types."""
+    out_type, compute = _resolved(op, operands, out_dtype, policy)
+    packed = out_type.is_quantized or any(hasattr(x, "_type") and x._type.is_quantized for x in operands)
+    return out_type, compute, packed
+
+
+def _resolved(
+    op: Op, operands: tuple[Any, ...], out_dtype: Any, policy: str
+) -> tuple[TensorType, np.dtype[Any]]:
+    tensors = [x for x in operands if hasattr(x, "_type")]
+    types = [x._type for x in tensors if x._type.is_float]
+    if not types:
+        return _integer_plan(op, operands, out_dtype)
+    compute = compute_dtype([t.dtype for t in types])
+    voting = [x._type for x in tensors if x._type.is_float and x._value.ndim]
+    if not any(t.propagates for t in voting):
+        voting += [x._type for x in tensors if x._type.is_float and not x._value.ndim]
+        voting = [t for t in voting if t.propagates] or voting
+    if op.kind == "loss":
+        flag = PROPAGATE if any(t.propagates for t in types) else INHIBIT
+        return TensorType(out_dtype or compute, flag), compute
+    found = (
+        resolve(op.name, voting, policy)
+        if out_dtype is None
+        else TensorType(out_dtype, resolve(op.name, voting, "widen").propagation)
+    )
+    if out_dtype is None and found.is_quantized and not found.propagates:
+        found = TensorType(float32, INHIBIT)  # S10
+    return found, compute
+
+
+def _integer_plan(op: Op, operands: tuple[Any, ...], out_dtype: Any) -> tuple[TensorType, np.dtype[Any]]:
+    """No float among the operands: what NumPy returns for an integer op, else float32 (S5)."""
+    if out_dtype is not None:
+        return TensorType(out_dtype), float32
+    if op.integers and not any(type(x) is float for x in operands):
+        dtypes = [x._type.dtype for x in operands if hasattr(x, "_type")]
+        result = np.result_type(*dtypes) if dtypes else bool_
+        return TensorType(result), result
+    return TensorType(float32), float32
