@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 from peers import peers_of
 from report import markdown_table
-from timing import Timing, side_by_side
+from timing import Timing, kernel_threads, side_by_side
 
 import autoq as aq
-from autoq.kernels.cpu import pool
 from autoq.storage import convert
 
 SCHEMES = ("mxfp8", "mxfp6_e2m3", "mxfp4", "nvfp4", "int8")
@@ -99,21 +97,6 @@ def _timings(x: np.ndarray, name: str, work: str, rounds: int, threads: int) -> 
             },
             rounds,
         )
-
-
-@contextmanager
-def kernel_threads(count: int) -> Iterator[None]:
-    """Let the kernels spread large arrays over this many threads, in this process."""
-    before = os.environ.get("AUTOQ_NUM_THREADS")
-    os.environ["AUTOQ_NUM_THREADS"] = str(count)
-    pool.threads.cache_clear()
-    try:
-        yield
-    finally:
-        os.environ.pop("AUTOQ_NUM_THREADS")
-        if before is not None:
-            os.environ["AUTOQ_NUM_THREADS"] = before
-        pool.threads.cache_clear()
 
 
 def encode_into(x: np.ndarray, scheme: aq.QuantScheme) -> Callable[[], object]:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Sequence
 from importlib.util import find_spec
 
 import numpy as np
 from report import markdown_table
-from timing import side_by_side
+from timing import Timing, kernel_threads, side_by_side
 
 import autoq as aq
 
@@ -22,16 +23,37 @@ BATCH, RATE = 128, 0.01
 
 
 def section(rounds: int) -> str:
-    """The table of training steps."""
+    """The table of training steps, on one thread and on all."""
+    everything = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     rows = []
     for network, widths in NETWORKS.items():
-        timings = side_by_side(candidates(widths), rounds, least=2e-2)
-        for name, timing in timings.items():
-            bar = BARS.get((network, name))
-            ratio = timing.median / timings["NumPy float32"].median
-            rows.append([network, name, timing.microseconds(), f"{ratio:.2f}", f"{bar}" if bar else ""])
-    header = ("network", "step", "µs (quartiles)", "of raw NumPy", "bar, µs")
-    return f"### Training step, batch {BATCH}, cross-entropy, SGD\n\n" + markdown_table(header, rows)
+        steps = candidates(widths)
+        single, several = (_timings(steps, threads, rounds) for threads in (1, everything))
+        for name in steps:
+            ratio = single[name].median / single["NumPy float32"].median
+            bar = BARS.get((network, name), "")
+            cells = [single[name].microseconds(), f"{ratio:.2f}", several[name].microseconds(), f"{bar}"]
+            rows.append([network, name, *cells])
+    columns = ("1 thread, µs (quartiles)", "of NumPy's", f"{everything} threads, µs (quartiles)", "bar, µs")
+    title = f"### Training step, batch {BATCH}, cross-entropy, SGD"
+    table = markdown_table(("network", "step", *columns), rows)
+    return f"{title}\n\nThreads are those of BLAS, of torch and of the kernels.\n\n{table}"
+
+
+def _timings(steps: dict[str, Callable[[], object]], threads: int, rounds: int) -> dict[str, Timing]:
+    """Time the steps with so many threads; torch apart, whose waiting threads keep the cores busy."""
+    from threadpoolctl import threadpool_limits
+
+    theirs = {name: step for name, step in steps.items() if name.startswith("torch")}
+    ours = {name: step for name, step in steps.items() if name not in theirs}
+    with threadpool_limits(threads), kernel_threads(threads):
+        timings = side_by_side(ours, rounds, least=1e-2)
+        if theirs:
+            import torch
+
+            torch.set_num_threads(threads)
+            timings |= side_by_side(theirs, rounds, least=1e-2)
+    return timings
 
 
 def candidates(widths: Sequence[int]) -> dict[str, Callable[[], object]]:

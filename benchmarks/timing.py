@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import gc
+import os
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import NamedTuple
 
 import numpy as np
+
+from autoq.kernels.cpu import pool
 
 
 class Timing(NamedTuple):
@@ -64,3 +68,18 @@ def _sample(function: Callable[[], object], calls: int) -> float:
     for _ in range(calls):
         function()
     return (time.perf_counter() - start) / calls
+
+
+@contextmanager
+def kernel_threads(count: int) -> Iterator[None]:
+    """Let the kernels spread large arrays over this many threads, in this process."""
+    before = os.environ.get("AUTOQ_NUM_THREADS")
+    os.environ["AUTOQ_NUM_THREADS"] = str(count)
+    pool.threads.cache_clear()
+    try:
+        yield
+    finally:
+        os.environ.pop("AUTOQ_NUM_THREADS")
+        if before is not None:
+            os.environ["AUTOQ_NUM_THREADS"] = before
+        pool.threads.cache_clear()
