@@ -116,7 +116,8 @@ def pack6(codes, out):
 def unpack6(words, codes):
     """The mirror image of pack6."""
     whole = codes.shape[0] // GROUP
-    source, target = viewed(part(words, 0, whole * 24), DOUBLES), viewed(part(codes, 0, whole * GROUP), DOUBLES)
+    source = viewed(part(words, 0, whole * 24), DOUBLES)
+    target = viewed(part(codes, 0, whole * GROUP), DOUBLES)
     for i in range(whole):
         a, b, c = source[3 * i], source[3 * i + 1], source[3 * i + 2]
         target[4 * i] = a

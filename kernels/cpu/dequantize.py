@@ -110,8 +110,8 @@ def _kernel(codec: Codec) -> Kernel:
 
 
 def _misfit(words: Array, scales: Array, out: Array, block: int) -> ShapeError:
-    return ShapeError(f"dequantize: words {words.shape}, scales {scales.shape}, out {out.shape}, block {block}",
-                      "as many lines in each, a scale a block, a code a value",
+    given = f"words {words.shape}, scales {scales.shape}, out {out.shape}, block {block}"
+    return ShapeError(f"dequantize: {given}", "as many lines in each, a scale a block, a code a value",
                       "Allocate out from the shape that was quantized.")
 
 
@@ -147,10 +147,10 @@ def lines_kernel(codec: Codec) -> Kernel:
     register()
     decode_tile, effective, bits = decode_pass(codec.element), scale_pass(codec), codec.element.bits
     unpack, direct = unpacker(bits), bits == 8
-    like = np.zeros(0, scale_functions(codec.scale, codec.rule).dtype)
+    like: Array = np.zeros(0, scale_functions(codec.scale, codec.rule).dtype)
 
     def kernel(words, scales, tensor_scale, block, out):
-        lines, n, line_bytes, blocks, width = line_layout(out.shape[0], out.shape[1], words.shape[1], block, bits)
+        lines, n, line_bytes, blocks, width = line_layout(out.shape, words.shape[1], block, bits)
         if misfit(out, words, scales, lines * blocks, bits):
             return 1
         packed, values, stored = flattened(words), flattened(out), viewed(flattened(scales), like)
@@ -178,8 +178,9 @@ def lines_kernel(codec: Codec) -> Kernel:
                 start += count
         return 0
 
-    return compile_cpu(kernel, signature("int64", [
-        array("uint8", 2, False), scale_array(codec.scale, 2, False), "float64", "int64", array("float32", 2)]))
+    return compile_cpu(kernel, signature(
+        "int64", array("uint8", 2, False), scale_array(codec.scale, 2, False), "float64", "int64",
+        array("float32", 2)))
 
 
 def codes_kernel(element: ElementCodec) -> Kernel:
@@ -193,4 +194,4 @@ def codes_kernel(element: ElementCodec) -> Kernel:
             out[i] = decode(U(codes[i]))
         return 0
 
-    return compile_cpu(kernel, signature("int64", [array("uint8", 1, False), array("float32", 1)]))
+    return compile_cpu(kernel, signature("int64", array("uint8", 1, False), array("float32", 1)))

@@ -12,6 +12,7 @@ import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
+from typing import Any
 
 # Below this many values one thread is as fast.
 PARALLEL_VALUES = 1 << 18
@@ -46,7 +47,7 @@ def ranges(count: int, parts: int, multiple: int = 1) -> list[tuple[int, int]]:
     return [(start, min(start + size, count)) for start in range(0, count, size)]
 
 
-def run(function: Callable[[int, int], object], pieces: list[tuple[int, int]]) -> list:
+def run(function: Callable[[int, int], object], pieces: list[tuple[int, int]]) -> list[Any]:
     """``function(start, stop)`` for every piece, one of them on this thread; their results in order.
 
     The caller's context variables are seen in every piece. Inside a piece nothing is spread again.

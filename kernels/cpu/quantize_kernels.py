@@ -22,12 +22,12 @@ NO_COUNTS = np.zeros(0, np.int64)
 
 
 def lines_kernel(codec: Codec) -> Callable[..., int]:
-    """The compiled kernel of lines: ``kernel(x, words, scales, block, amax, given, key, first) -> misfit``."""
+    """The compiled ``kernel(x, words, scales, block, amax, given, key, first) -> misfit`` of lines."""
     register()
     make = byte_lines if codec.element.bits == 8 else packed_lines
-    arguments = [array("float32", 2, False), array("uint8", 2), scale_array(codec.scale, 2), "int64",
-                 "float64", array("float32", 2, False), array("uint32", 1, False), "int64"]
-    return compile_cpu(make(codec), signature("int64", arguments))
+    return compile_cpu(make(codec), signature(
+        "int64", array("float32", 2, False), array("uint8", 2), scale_array(codec.scale, 2), "int64",
+        "float64", array("float32", 2, False), array("uint32", 1, False), "int64"))
 
 
 def byte_lines(codec: Codec) -> Callable[..., int]:
@@ -37,7 +37,7 @@ def byte_lines(codec: Codec) -> Callable[..., int]:
     given_scales, drawn = codec.given, codec.rounding != "nearest"
 
     def kernel(x, words, scales, block, tensor_amax, given, key, first):
-        lines, n, line_bytes, blocks, width = line_layout(x.shape[0], x.shape[1], words.shape[1], block, 8)
+        lines, n, line_bytes, blocks, width = line_layout(x.shape, words.shape[1], block, 8)
         if misfit(x, words, scales, lines * blocks, 8) or given_scales and given.size != scales.size:
             return 1
         flat, out, stored, real_scales = (flattened(x), flattened(words), viewed(flattened(scales), like),
@@ -78,7 +78,7 @@ def packed_lines(codec: Codec) -> Callable[..., int]:
     pack, bits = packer(codec.element.bits), codec.element.bits
 
     def kernel(x, words, scales, block, tensor_amax, given, key, first):
-        lines, n, line_bytes, blocks, width = line_layout(x.shape[0], x.shape[1], words.shape[1], block, bits)
+        lines, n, line_bytes, blocks, width = line_layout(x.shape, words.shape[1], block, bits)
         if misfit(x, words, scales, lines * blocks, bits) or given_scales and given.size != scales.size:
             return 1
         flat, out, stored, real_scales = (flattened(x), flattened(words), viewed(flattened(scales), like),
@@ -115,7 +115,7 @@ def packed_lines(codec: Codec) -> Callable[..., int]:
 
 
 def blocks_kernel(codec: Codec) -> Callable[..., int]:
-    """The compiled kernel of blocks: ``kernel(x, counts, codes, scales, amax, given, key, index) -> misfit``."""
+    """The compiled ``kernel(x, counts, codes, scales, amax, given, key, index) -> misfit`` of blocks."""
     register()
     measure, choose, encode = measure_pass(codec), scale_pass(codec), encode_pass(codec)
     factors_of, like, given_scales = tensor_factors(codec), like_stored(codec), codec.given
@@ -144,10 +144,10 @@ def blocks_kernel(codec: Codec) -> Callable[..., int]:
             encode(tile_x, factors, limits, random, rows(out, start * n, count, n))
         return 0
 
-    arguments = [array("float32", 2, False), array("int64", 1, False), array("uint8", 2),
-                 scale_array(codec.scale, 1), "float64", array("float32", 1, False),
-                 array("uint32", 1, False), array("int64", 2, False)]
-    return compile_cpu(kernel, signature("int64", arguments))
+    return compile_cpu(kernel, signature(
+        "int64", array("float32", 2, False), array("int64", 1, False), array("uint8", 2),
+        scale_array(codec.scale, 1), "float64", array("float32", 1, False), array("uint32", 1, False),
+        array("int64", 2, False)))
 
 
 def drawing(codec: Codec) -> Callable[..., np.ndarray]:

@@ -55,7 +55,7 @@ def amax_kernel() -> Callable[..., float]:
             most = max(most, a if a < INFINITY else ZERO)
         return real(most)
 
-    return compile_cpu(kernel, signature("float32", [array("float32", 1, False)]))
+    return compile_cpu(kernel, signature("float32", array("float32", 1, False)))
 
 
 @cache
@@ -68,4 +68,4 @@ def first_kernel() -> Callable[..., int]:
                 return i
         return -1
 
-    return compile_cpu(kernel, signature("int64", [array("float32", 1, False)]))
+    return compile_cpu(kernel, signature("int64", array("float32", 1, False)))

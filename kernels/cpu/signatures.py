@@ -31,7 +31,7 @@ def scale_array(scale: str, ndim: int, written: bool = True) -> ArrayType:
     return ArrayType(SCALE_TYPES[scale], ndim, written)
 
 
-def signature(result: str, arguments: list[ArrayType | str]) -> Any:
+def signature(result: str, *arguments: ArrayType | str) -> Any:
     """The Numba signature."""
     from numba import types
 

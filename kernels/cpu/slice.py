@@ -94,7 +94,7 @@ def pack_kernel(bits: int) -> Callable[..., int]:
                 pack(scratch[:padded(size)], words[line, start * bits // 8:last])
         return 0
 
-    return compile_cpu(kernel, signature("int64", [array("uint8", 2, False), array("uint8", 2)]))
+    return compile_cpu(kernel, signature("int64", array("uint8", 2, False), array("uint8", 2)))
 
 
 @cache
@@ -110,4 +110,4 @@ def unpack_kernel(bits: int) -> Callable[..., int]:
             unpack(words[line], codes[line])
         return 0
 
-    return compile_cpu(kernel, signature("int64", [array("uint8", 2, False), array("uint8", 2)]))
+    return compile_cpu(kernel, signature("int64", array("uint8", 2, False), array("uint8", 2)))

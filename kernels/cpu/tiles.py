@@ -29,11 +29,12 @@ def padded(count):
 
 
 @scalar
-def line_layout(lines, n, line_bytes, block, bits):
+def line_layout(shape, line_bytes, block, bits):
     """(lines, values a line, bytes a line, blocks a line, values a block) as kernels walk them.
 
     Lines without a partial block or padding are one long line.
     """
+    lines, n = shape
     width = max(min(block, n), 1)
     blocks = (n + width - 1) // width
     if n % width == 0 and line_bytes * 8 == n * bits:

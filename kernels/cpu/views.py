@@ -74,7 +74,8 @@ def _lower_viewed(context: Any, builder: Any, sig: Any, args: Any) -> Any:
     from numba import types
 
     source = context.make_array(sig.args[0])(context, builder, args[0])
-    size = [context.get_abi_sizeof(context.get_data_type(kind.dtype)) for kind in (sig.args[0], sig.return_type)]
+    kinds = sig.args[0], sig.return_type
+    size = [context.get_abi_sizeof(context.get_data_type(kind.dtype)) for kind in kinds]
     count = source.nitems
     if size[0] > size[1]:
         count = builder.mul(count, context.get_constant(types.intp, size[0] // size[1]))

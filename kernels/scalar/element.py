@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -26,9 +26,9 @@ class ElementFunctions(NamedTuple):
         top: Bits of the largest magnitude of all.
     """
 
-    encode: Callable
-    decode: Callable
-    largest_finite: Callable
+    encode: Callable[..., Any]
+    decode: Callable[..., Any]
+    largest_finite: Callable[..., Any]
     top: np.uint32
 
 

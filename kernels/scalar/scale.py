@@ -6,7 +6,7 @@ Source: OCP Microscaling Formats (MX) v1.0 §5.4 (ue8m0); IEEE 754 (f16).
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -20,13 +20,15 @@ TOP_EXPONENT = U(254)
 ALL_ONES = U(0xFF)
 I32 = np.int32
 LOWEST, HIGHEST = I32(0), I32(254)
+SMALLEST_NORMAL_BITS = U(0x00800000)
+NORMAL_UP, SUBNORMAL_UP = U(0x007FFFFF), U(0x003FFFFF)
 
 
 class ScaleFunctions(NamedTuple):
     """A scale format.
 
     Attributes:
-        encode: ``(s float32 >= 0) -> stored uint32`` by the rule; None for ue8m0, whose rules differ.
+        encode: ``(s float32 >= 0) -> stored uint32`` by the rule; upwards for ue8m0.
         decode: ``(stored uint32) -> float32``.
         nan: What a NaN scale stores.
         smallest: What a zero block stores.
@@ -34,8 +36,8 @@ class ScaleFunctions(NamedTuple):
         dtype: Unsigned type of the stored bits.
     """
 
-    encode: Callable | None
-    decode: Callable
+    encode: Callable[..., Any]
+    decode: Callable[..., Any]
     nan: np.uint32
     smallest: np.uint32
     maximum: float
@@ -46,7 +48,7 @@ def scale_functions(name: str, rule: str) -> ScaleFunctions:
     """The functions of the scale format ``name``, rounding up under ``round_up``, else to nearest."""
     up = rule == "round_up"
     if name == "ue8m0":
-        return ScaleFunctions(None, decode_ue8m0, ALL_ONES, ZERO, 2.0**127, np.uint8)
+        return ScaleFunctions(encode_ue8m0, decode_ue8m0, ALL_ONES, ZERO, 2.0**127, np.uint8)
     if name == "ue4m3":
         return ScaleFunctions(small_encoder(3, 7, 448.0, up), small_decoder(3, 7, 0x7F), U(0x7F), ZERO, 448.0,
                               np.uint8)
@@ -57,6 +59,12 @@ def scale_functions(name: str, rule: str) -> ScaleFunctions:
         top = float(real(U(0x7F7F0000)))
         return ScaleFunctions(bf16_encoder(up), decode_bf16, U(0x7FC0), U(0x0080), top, np.uint16)
     return ScaleFunctions(bits, real, NAN, U(0x00800000), float(np.finfo(np.float32).max), np.uint32)
+
+
+@scalar
+def encode_ue8m0(s):
+    """The smallest power of two at least ``s``."""
+    return round_up(bits(s), LOWEST)
 
 
 @scalar
@@ -110,6 +118,13 @@ def decode_bf16(code):
     return real(U(code << HALF_BITS))
 
 
+@scalar
+def round_up(d, down):
+    """The exponent rule ``round_up``: ``d`` holds the bits of a quotient; ``down`` isn't used."""
+    added = NORMAL_UP if d >= SMALLEST_NORMAL_BITS else SUBNORMAL_UP
+    return min(U(U(d + added) >> FIELD), TOP_EXPONENT)
+
+
 def exponent_rule(rule: str, precision: int):
     """``exponent(b, down)``: the ue8m0 code of a magnitude, by integers on its float32 bits.
 
@@ -136,14 +151,4 @@ def exponent_rule(rule: str, precision: int):
     def even(b, down):
         return floor(U(U(b + half_step) & EXPONENT), down)
 
-    @scalar
-    def round_up(d, down):
-        added = NORMAL_UP if d >= SMALLEST_NORMAL_BITS else SUBNORMAL_UP
-        return min(U(U(d + added) >> FIELD), TOP_EXPONENT)
-
     return {"floor": floor, "ceil": ceil, "even": even, "round_up": round_up}[rule]
-
-
-SMALLEST_NORMAL_BITS = U(0x00800000)
-NORMAL_UP, SUBNORMAL_UP = U(0x007FFFFF), U(0x003FFFFF)
-

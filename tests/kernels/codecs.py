@@ -30,7 +30,7 @@ def block_of(name: str) -> int:
 
 
 def edge_lines(n: int, seed: int = 0, finite: bool = False) -> np.ndarray:
-    """float32 (13, n): powers, ties, subnormals, the ends of the range, zeros of both signs, NaN and infinity."""
+    """float32 (13, n): powers, ties, subnormals, ends of the range, both zeros, NaN and infinity."""
     rng = np.random.default_rng(seed)
     normal = rng.standard_normal((13, n))
     scale = np.array([1, 2.0**100, 2.0**-100, 2.0**-140, 2.0**-149, 3.4e38, 448, 0, 1, 1, 1, 1, 1])[:, None]

@@ -68,7 +68,7 @@ def test_only_old_caches_of_other_versions_are_removed(tmp_path: Path) -> None:
     assert sorted(tmp_path.iterdir()) == sorted([ours, young, foreign])
 
 
-@pytest.mark.slow()
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["mxfp8", "mxfp6_e2m3", "mxfp4", "nvfp4", "int8"])
 def test_kernels_use_vectors_and_no_gathers(name: str, tmp_path: Path) -> None:
     from llvmlite.binding import get_host_cpu_features

@@ -16,7 +16,7 @@ from .codecs import CODECS, block_of, results
 DRAW = (5, 7)
 
 
-@pytest.fixture()
+@pytest.fixture
 def use_threads(monkeypatch: pytest.MonkeyPatch):
     """A function that sets how many threads the kernels use."""
 
@@ -84,6 +84,6 @@ if child == 0:
 assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
 assert pool.run(lambda a, b: b, pieces) == [1, 2, 3]
 """
-    done = subprocess.run([sys.executable, "-c", script], timeout=60, env=os.environ | {"AUTOQ_NUM_THREADS": "3"},
-                          capture_output=True, text=True)
+    done = subprocess.run([sys.executable, "-c", script], timeout=60, capture_output=True, text=True,
+                          env=os.environ | {"AUTOQ_NUM_THREADS": "3"})
     assert done.returncode == 0, done.stderr
