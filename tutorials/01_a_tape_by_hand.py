@@ -3,12 +3,11 @@
 #
 # Reverse-mode differentiation fits on a page. This tutorial builds it over NumPy arrays, adds a rounding
 # step, and meets the one question that decides whether gradients through quantized numbers are right:
-# *which numbers does the rule look at?* At the end the hand-made tape and autoq agree to the last digit
-# that float32 has.
+# *which numbers does the rule look at?* At the end the hand-made tape and autoq agree.
 #
 # ## What has to be remembered
 #
-# Take $y = \tanh(a \cdot b)$. When the program has run, we want $\partial y / \partial a$. The chain rule
+# Take `y = tanh(a · b)`. When the program has run, we want the derivative of `y` by `a`. The chain rule
 # multiplies the derivatives of the steps, last step first, so for each step we need to know what it was
 # computed from, and how a gradient of its result becomes a gradient of each operand. That is a node:
 
@@ -32,12 +31,14 @@ class Node:
 
 # %% [markdown]
 # An operation computes its value and says how to go back. The rule of a product reads the other factor;
-# that of tanh uses $\tanh'(x) = 1 - \tanh(x)^2$.
+# that of tanh uses `tanh'(x) = 1 - tanh(x)²`.
 
 
 # %%
 def mul(a, b):
-    return Node(a.value * b.value, (a, b), (lambda g: g * b.value, lambda g: g * a.value))
+    return Node(
+        a.value * b.value, (a, b), (lambda g: g * b.value, lambda g: g * a.value)
+    )
 
 
 def tanh(x):
@@ -53,20 +54,19 @@ def total(x):
 #
 # A node's gradient is complete only when everything computed from it has contributed. Nodes are numbered as
 # they are made, and an operand is always made before its result, so walking from the highest number to the
-# lowest is a valid order. A heap gives it without recursion, and contributions of several users add up.
+# lowest is a valid order. Keeping the waiting nodes by their number gives it without recursion, and
+# contributions of several users add up.
 
 
 # %%
 def backward(output):
     output.gradient = np.ones_like(output.value)
-    waiting, done = {output.position: output}, []
+    waiting = {output.position: output}
     while waiting:
         node = waiting.pop(max(waiting))
-        done.append(node)
         for parent, rule in zip(node.parents, node.rules, strict=True):
             parent.gradient = parent.gradient + rule(node.gradient)
             waiting[parent.position] = parent
-    return done
 
 
 rng = np.random.default_rng(0)
@@ -100,7 +100,11 @@ assert abs(a.gradient[3] - difference) < 1e-8
 
 # %%
 def rounded(values):
-    return aq.QTensor.quantize(values.astype(np.float32), aq.mxfp4).dequantize().astype(np.float64)
+    return (
+        aq.QTensor.quantize(values.astype(np.float32), aq.mxfp4)
+        .dequantize()
+        .astype(np.float64)
+    )
 
 
 def quantize(x):
@@ -111,8 +115,8 @@ def quantize(x):
 # ## Where the rule must look
 #
 # If the signal is quantized, tanh's *result* is stored rounded too. A tape that wants to save memory could
-# keep only this rounded result $\hat y$ and use $1 - \hat y^2$: in float arithmetic that is what everybody
-# does. Compare it with the derivative at the operand:
+# keep only this rounded result `ŷ` and use `1 - ŷ²`: in float arithmetic that is what everybody does.
+# Compare it with the derivative at the operand:
 
 # %%
 x = quantize(Node(np.linspace(-3, 3, 32)))

@@ -22,7 +22,9 @@ aq.scheme("mxfp4").element_format.values
 # precision over several octaves, then run out.
 
 # %%
-aq.viz.representable_values("int4", "mxfp4", "mxfp6_e2m3", "mxfp6_e3m2", "int8", "mxfp8", "mxfp8_e5m2")
+aq.viz.representable_values(
+    "int4", "mxfp4", "mxfp6_e2m3", "mxfp6_e3m2", "int8", "mxfp8", "mxfp8_e5m2"
+)
 
 # %% [markdown]
 # ## What a block costs
@@ -36,7 +38,9 @@ values = np.random.default_rng(0).standard_normal((256, 64), dtype=np.float32)
 for scheme in (aq.mxint8, aq.mxfp8, aq.mxfp6_e2m3, aq.nvfp4, aq.mxfp4, aq.int4):
     q = aq.QTensor.quantize(values, scheme)
     error = aq.viz.tensor_error(scheme.name, values, q)
-    print(f"{scheme.name:11} {q.bits_per_value:5.2f} bits a value   {error.sqnr:5.1f} dB signal to noise")
+    print(
+        f"{scheme.name:11} {q.bits_per_value:5.2f} bits a value   {error.sqnr:5.1f} dB signal to noise"
+    )
 
 # %% [markdown]
 # Each bit of precision is worth 6 dB. Of precision, not of width: e4m3 and e2m3 both have three mantissa
@@ -56,7 +60,8 @@ spoiled[0, 5] = 100.0
 for name, line in (("calm", calm), ("with an outlier", spoiled)):
     kept = aq.QTensor.quantize(line, aq.mxfp4).dequantize()
     first, second = (
-        np.mean((kept - line)[0, part] == -line[0, part]) for part in (slice(0, 32), slice(32, 64))
+        np.mean((kept - line)[0, part] == -line[0, part])
+        for part in (slice(0, 32), slice(32, 64))
     )
     print(
         f"{name:16} flushed to zero: {100 * first:3.0f} % of block one, {100 * second:3.0f} % of block two"
@@ -91,14 +96,15 @@ rules = ("floor", "even", "round_up", "ceil")
 noise = {}
 for rule in rules:
     scheme = aq.mxfp4.replace(scale_rule=rule)
-    noise[rule] = aq.viz.tensor_error(rule, values, aq.QTensor.quantize(values, scheme))
+    noise[rule] = aq.viz.tensor_error(
+        rule, values, aq.QTensor.quantize(values, scheme)
+    )
 ax.barh(rules, [noise[rule].sqnr for rule in rules], color="#0072B2", height=0.6)
 ax.bar_label(ax.containers[0], fmt="%.2f dB", padding=3)
 ax.set_xlim(0, 24)
 ax.invert_yaxis()
 ax.set_xlabel("SQNR of MXFP4 on normal data, dB")
 ax.spines[["top", "right"]].set_visible(False)
-figure
 
 # %% [markdown]
 # They are closer than the dispute suggests. In training the choice is about something else: a saturated

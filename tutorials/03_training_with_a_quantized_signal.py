@@ -26,7 +26,6 @@ for ax, image, label in zip(axes, digits.train_x, digits.train_y, strict=False):
     ax.imshow(image.reshape(8, 8), cmap="gray_r")
     ax.set_title(label, fontsize=9)
     ax.axis("off")
-figure
 
 # %% [markdown]
 # ## The signal
@@ -48,7 +47,9 @@ print(model)
 signal = x
 for layer in model:
     signal = layer(signal)
-    print(f"{type(layer).__name__:7} {str(signal.shape):10} {getattr(signal.dtype, 'name', signal.dtype)}")
+    print(
+        f"{type(layer).__name__:7} {str(signal.shape):10} {getattr(signal.dtype, 'name', signal.dtype)}"
+    )
 
 # %% [markdown]
 # ## The tape
@@ -82,10 +83,16 @@ for number in range(5):
 # only in their formats.
 
 # %%
-recipes = [Recipe(epochs=25), Recipe("mxfp8", epochs=25), Recipe("mxfp8", "nvfp4", epochs=25)]
+recipes = [
+    Recipe(epochs=25),
+    Recipe("mxfp8", epochs=25),
+    Recipe("mxfp8", "nvfp4", epochs=25),
+]
 results = {recipe.name: train(recipe, digits) for recipe in recipes}
 for name, result in results.items():
-    cost = tape_cost(result.model, result.recipe, digits.train_x[:64], digits.train_y[:64])
+    cost = tape_cost(
+        result.model, result.recipe, digits.train_x[:64], digits.train_y[:64]
+    )
     print(
         f"{name:28} accuracy {100 * result.test_accuracy[-1]:.1f} %   "
         f"{cost.activation_bits:5.2f} bits an activation, {cost.saved_bytes:6,} bytes on the tape"
@@ -138,6 +145,11 @@ assert accuracy["float32"] >= 0.96
 assert accuracy["mxfp8 signal"] >= accuracy["float32"] - 0.02
 assert as_signal(digits.test_x, Recipe("mxfp8")).qtensor.bits_per_value == 8.25
 assert trained.test_accuracy[-1] > after
-bits = tape_cost(results["mxfp8 signal"].model, Recipe("mxfp8"), digits.train_x[:64], digits.train_y[:64])
+bits = tape_cost(
+    results["mxfp8 signal"].model,
+    Recipe("mxfp8"),
+    digits.train_x[:64],
+    digits.train_y[:64],
+)
 assert bits.activation_bits <= 8.32, "activations on the tape are packed"
 assert np.isfinite(results["mxfp8 signal, nvfp4 weights"].test_loss).all()
