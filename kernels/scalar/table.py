@@ -111,7 +111,7 @@ def decoder(element: ElementCodec):
 
 
 def magnitudes(element: ElementCodec) -> np.ndarray:
-    """The magnitudes that may be stored, descending."""
-    return np.unique(np.abs(finite_codes(element)[0]))[::-1].copy()
+    """The magnitudes that may be stored, ascending."""
+    return np.unique(np.abs(finite_codes(element)[0]))
 
 
