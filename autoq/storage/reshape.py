@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..errors import ShapeError
-from .gather import encoded, worst
+from .gather import encoded
 from .layout import Array, Geometry, Layout, Shape, grid_shape, words_shape
 from .packing import pack, unpack
 from .qtensor import QTensor
@@ -61,12 +61,6 @@ def reshape(q: QTensor, shape: int | Sequence[int]) -> tuple[Any, str]:
         words = pack(q.codes().reshape(shape), q.scheme.element_bits)
         scales = q.scales.reshape((1,) * len(shape))
         return QTensor.make(words, scales, None, q.scheme, shape), "copy"
-    from .move import contiguous
-
-    straight, how = contiguous(q)
-    result = None if straight.layout == q.layout else _regrouped(straight, shape)
-    if result is not None:
-        return result[0], worst(how, result[1], "copy")
     return encoded(q.dequantize().reshape(shape), q.scheme), "decode"
 
 
@@ -110,65 +104,96 @@ def groups_of(old: Shape, new: Shape) -> list[Group]:
     return groups
 
 
+class Moves(NamedTuple):
+    """How the storage axes of a reshape move: transposed, split or merged, and transposed again.
+
+    Attributes:
+        axes: Old storage axes, those of a group side by side, the last one last.
+        split: New logical axes in the place of ``axes``, most axes of size 1 left out.
+        order: New logical axes as they are stored: those of blocks and lines last.
+        grid: Grid of blocks over ``split``.
+    """
+
+    axes: Shape
+    split: Shape
+    order: Shape
+    grid: Shape
+
+
 def _regrouped(q: QTensor, shape: Shape) -> tuple[QTensor, str] | None:
     """The reshaped tensor where the blocks can follow, else None."""
     groups = groups_of(q.shape, shape)
-    order = _storage_order(q, shape, groups)
     fits = [_fit(q, group, shape) for group in groups]
-    if order is None or None in fits:
+    moves = None if None in fits else _moves(q, shape, groups)
+    if moves is None:
         return None
-    stored = tuple(shape[axis] for axis in order)
-    layout = Layout(Layout(order).inverse)
+    bits, parts = q.scheme.element_bits, tuple(shape[axis] for axis in moves.split)
+    layout, stored = Layout(Layout(moves.order).inverse), tuple(shape[axis] for axis in moves.order)
     grid = grid_shape(stored, q.scheme.extents(len(shape)))
     if "copy" in fits:
-        words, scales = _repacked(q, groups[fits.index("copy")], shape, stored)
-        return QTensor.make(words, scales.reshape(grid), q.tensor_scale, q.scheme, shape, layout), "copy"
-    words = q.words.reshape(words_shape(stored, q.scheme.element_bits))
-    scales = q.scales.reshape(grid)
+        codes = _transposed(unpack(q.words, bits, q.storage_shape), moves.axes).reshape(parts)
+        words = pack(_ordered(codes, moves).reshape(stored), bits)
+        scales = _source_scales(q, groups[fits.index("copy")], shape, moves)
+    else:
+        words = _ordered(_transposed(q.words, moves.axes).reshape(words_shape(parts, bits)), moves)
+        words = words.reshape(words_shape(stored, bits))
+        scales = _transposed(q.scales, moves.axes)
+    scales = _ordered(scales.reshape(moves.grid), moves).reshape(grid)
     shared = np.may_share_memory(words, q.words) and np.may_share_memory(scales, q.scales)
     return QTensor.make(
         words, scales, q.tensor_scale, q.scheme, shape, layout
     ), "view" if shared else "copy"
 
 
-def _storage_order(q: QTensor, shape: Shape, groups: list[Group]) -> Shape | None:
-    """New logical axes in storage order: each group in its place, axes of size 1 beside their neighbours.
+def _transposed(array: Array, axes: Shape) -> Array:
+    return array.transpose(axes) if len(axes) > 1 else array
 
-    An axis of blocks or lines that has size 1 becomes some new axis of size 1; None where there is none.
+
+def _ordered(array: Array, moves: Moves) -> Array:
+    return _transposed(array, tuple(moves.split.index(axis) for axis in moves.order if axis in moves.split))
+
+
+def _moves(q: QTensor, shape: Shape, groups: list[Group]) -> Moves | None:
+    """The moves of a reshape whose groups fit; None if an axis of blocks or lines has no place to go.
+
+    One that has size 1 becomes some new axis of size 1. Other new axes of size 1 stand beside their
+    neighbours.
     """
     pinned = Geometry.of(q.scheme, q.ndim).pinned
-    stored = q.storage_shape
+    first = q.ndim - pinned
     ones = [axis for axis, n in enumerate(shape) if n == 1]
-    kept = stored[q.ndim - pinned :].count(1)
-    if kept > len(ones) or len(shape) < pinned:
+    kept = [axis for axis in range(first, q.ndim) if q.storage_shape[axis] == 1]
+    if len(kept) > len(ones) or len(shape) < pinned:
         return None
-    homes, free = ones[len(ones) - kept :], ones[: len(ones) - kept]
-    start = {q.layout.order[group.old[0]]: group.new for group in groups}
-    order: list[int] = []
-    for axis, n in enumerate(stored):
-        if n != 1:
-            order += start.get(axis, [])
-        elif axis >= q.ndim - pinned:
-            order.append(homes.pop(0))
+    homes, free = ones[len(ones) - len(kept) :], ones[: len(ones) - len(kept)]
+    order_of = q.layout.order
+    pieces = [([order_of[axis] for axis in group.old], group.new) for group in groups]
+    pieces += [([axis], [home]) for axis, home in zip(kept, homes, strict=True)]
+    pieces.sort(key=lambda piece: piece[0][-1])
+    used = [axis for old, _ in pieces for axis in old]
+    split = [axis for _, new in pieces for axis in new]
+    tail = [new[-1] for old, new in pieces if old[-1] >= first]
+    order = [axis for axis in split if axis not in tail] + tail
     for axis in reversed(free):
-        after = order.index(axis + 1) if axis + 1 < len(shape) and axis + 1 in order else len(order)
+        after = order.index(axis + 1) if axis + 1 in order else len(order)
         order.insert(min(after, len(order) - pinned), axis)
-    return tuple(order)
+    extents = dict(zip(order, q.scheme.extents(len(shape)), strict=True))
+    grid = grid_shape(tuple(shape[axis] for axis in split), tuple(extents[axis] for axis in split))
+    dropped = [axis for axis in range(q.ndim) if axis not in used]
+    return Moves((*dropped, *used), tuple(split), tuple(order), grid)
 
 
 def _fit(q: QTensor, group: Group, shape: Shape) -> str | None:
     """Whether a group's blocks follow as a ``view``, by a ``copy`` of codes, or not at all."""
     if len(group.old) == len(group.new) == 1:
         return "view"
-    geometry, stored = Geometry.of(q.scheme, q.ndim), q.storage_shape
-    axes = [q.layout.order[axis] for axis in group.old]
-    between = [axis for axis in range(axes[0], axes[-1] + 1) if stored[axis] != 1]
+    geometry = Geometry.of(q.scheme, q.ndim)
     first_pinned = q.ndim - geometry.pinned
-    if axes != between or any(axis >= first_pinned for axis in axes[:-1]):
+    *before, last = (q.layout.order[axis] for axis in group.old)
+    if any(axis >= first_pinned for axis in before):
         return None
-    last = axes[-1]
-    cut = geometry.cuts(last)
-    if last < first_pinned or (stored[last] % cut == 0 and shape[group.new[-1]] % cut == 0):
+    cut, n = geometry.cuts(last), q.storage_shape[last]
+    if last < first_pinned or (n % cut == 0 and shape[group.new[-1]] % cut == 0):
         return "view"
     if last < q.ndim - 1 or q.scheme.block is None:
         return None
@@ -186,11 +211,9 @@ def _block_sources(q: QTensor, group: Group, shape: Shape) -> Array | None:
     return first.reshape(-1) if bool((first == last).all()) else None
 
 
-def _repacked(q: QTensor, group: Group, shape: Shape, stored: Shape) -> tuple[Array, Array]:
-    """Words of lines cut anew, and the scale of the old block for each new one, (outer, blocks)."""
-    bits = q.scheme.element_bits
-    words = pack(unpack(q.words, bits, q.storage_shape).reshape(stored), bits)
-    rows = math.prod(q.shape[axis] for axis in group.old[:-1]) * q.scales.shape[-1]
+def _source_scales(q: QTensor, group: Group, shape: Shape, moves: Moves) -> Array:
+    """For each new block the scale of the old one it lies in, the group's lines cut anew."""
+    blocks = math.prod(q.shape[axis] for axis in group.old[:-1]) * q.scales.shape[-1]
     sources = _block_sources(q, group, shape)
     assert sources is not None
-    return words, np.take(q.scales.reshape(-1, rows), sources, axis=1)
+    return np.take(_transposed(q.scales, moves.axes).reshape(-1, blocks), sources, axis=1)
