@@ -67,7 +67,7 @@ class QuantScheme:
                  rounding: str = "nearest", nonfinite: str = "propagate",
                  calibration: str = "abs_max") -> None:
         key = (getattr(element, "name", element), _trimmed(block), getattr(scale, "name", scale),
-               bool(tensor_scale), scale_rule, rounding, nonfinite, calibration)
+               tensor_scale, scale_rule, rounding, nonfinite, calibration)
         for name, value in zip(FIELDS, key, strict=True):
             object.__setattr__(self, name, value)
         object.__setattr__(self, "_key", key)
@@ -248,12 +248,14 @@ def _validate(scheme: QuantScheme) -> None:
         rules = tuple(rule for rule in rules if rule not in NVFP4_RULES)
     levels = " under a tensor scale" if scheme.tensor_scale else ""
     _check_choice(scheme, "scale_rule", rules, f" for {element.name} with {scale.name} scales{levels}")
+    _check_choice(scheme, "tensor_scale", (False, True))
     _check_choice(scheme, "rounding", ROUNDINGS)
     _check_choice(scheme, "nonfinite", NONFINITE)
     _check_choice(scheme, "calibration", CALIBRATIONS)
 
 
-def _check_choice(scheme: QuantScheme, field: str, allowed: tuple[str, ...], where: str = "") -> None:
+def _check_choice(scheme: QuantScheme, field: str, allowed: tuple[Any, ...], where: str = "") -> None:
     value = getattr(scheme, field)
     if value not in allowed:
-        raise SchemeError(f"{field}={value!r}{where}", " | ".join(allowed), f"Pass {field}={allowed[0]!r}.")
+        raise SchemeError(f"{field}={value!r}{where}", " | ".join(map(str, allowed)),
+                          f"Pass {field}={allowed[0]!r}.")

@@ -249,6 +249,7 @@ REFUSED = [
     ({"scale": "f16", "tensor_scale": True, "calibration": "abs_mean"}, "abs_max"),
     ({"scale": "ue4m3", "tensor_scale": True, "scale_rule": "te"}, "round_up"),
     ({"scale": "ue4m3", "scale_rule": "te", "element": "e2m1"}, "nearest"),
+    ({"scale": "f16", "tensor_scale": "f32"}, "True"),
     ({"rounding": "up"}, "stochastic8"),
     ({"nonfinite": "ignore"}, "saturate"),
     ({"calibration": "mse"}, "abs_mean"),

@@ -57,9 +57,10 @@ def slices(t, index):
 
 
 OPS = {
-    "abs": aq.abs, "add": aq.add, "add_scalar": aq.add, "mul_scalar": aq.mul, "div": aq.div, "div_scalar": aq.div,
-    "neg": aq.neg, "exp": aq.exp, "log": aq.log, "erf": aq.erf, "tanh": aq.tanh, "powf": aq.pow,
-    "powf_scalar": aq.pow, "matmul": aq.matmul, "reshape": aq.reshape, "permute": aq.permute_dims,
+    "abs": aq.abs, "add": aq.add, "add_scalar": aq.add, "mul_scalar": aq.mul, "div": aq.div,
+    "div_scalar": aq.div, "neg": aq.neg, "exp": aq.exp, "log": aq.log, "erf": aq.erf, "tanh": aq.tanh,
+    "powf": aq.pow, "powf_scalar": aq.pow, "matmul": aq.matmul, "reshape": aq.reshape,
+    "permute": aq.permute_dims,
     "mean": lambda t: aq.mean(t).reshape((1,)),
     "sum_dim": lambda t, axis: aq.sum(t, axis=axis, keepdims=True),
     "min_dim": lambda t, axis: aq.min(t, axis=axis, keepdims=True),
@@ -73,7 +74,7 @@ OPS = {
     "split": split_by_size,
     "chunk": lambda t, n, axis: split_by_size(t, -(-t.shape[axis] // n) if axis < t.ndim else n, axis),
     # Burn leaves empty parts out.
-    "split_with_sizes": lambda t, sizes, axis: aq.split(t, list(accumulate(filter(None, sizes)))[:-1], axis=axis),
+    "split_with_sizes": lambda t, sizes, axis: aq.split(t, list(accumulate(filter(None, sizes)))[:-1], axis),
     "clamp": lambda t, low, high: aq.clip(t, low, high),
     "clamp_min": lambda t, low: aq.clip(t, low, None), "clamp_max": lambda t, high: aq.clip(t, None, high),
     "max_pair": aq.maximum, "min_pair": aq.minimum,
@@ -166,7 +167,7 @@ def assert_matches(actual, expected, case):
 
 
 def assert_float_result_encoded(actual, tensors, case):
-    """Where the stated bound can't hold once encoded: it does before, and encoding adds no more than its step."""
+    """Where the stated bound can't hold once encoded: it does before, and encoding adds at most a step."""
     dense = {key: t.dequantize() if isinstance(t.dtype, aq.QuantScheme) else t for key, t in tensors.items()}
     result = evaluate(case["inputs"]["expr"], dense)
     assert_matches(result, case["expected"], case)
