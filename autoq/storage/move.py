@@ -1,6 +1,6 @@
 """Layout functions of packed tensors: each returns ``(result, how)``.
 
-``how`` says what it took: ``"view"`` (the result shares the words), ``"copy"`` (codes and scales were
+``how`` says what it took: ``"view"`` (the result shares words and scales), ``"copy"`` (codes and scales were
 copied, nothing decoded) or ``"decode"`` (blocks were cut: decoded, moved and encoded again with blocks along
 the last axis). A result is a QTensor, except that one without axes, whose scheme needs an axis for its
 blocks, is a float32 array.
