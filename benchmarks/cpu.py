@@ -45,7 +45,7 @@ def run(name: str, quick: bool) -> str:
     if name == "startup":
         return startup.section(1 if quick else 5)
     if name == "seeds":
-        return "### Accuracy over seeds\n\n" + seeds.section(5 if quick else seeds.SEEDS)
+        return seeds.section(5 if quick else seeds.SEEDS)
     return {"steps": steps, "dispatch": dispatch}[name].section(rounds)
 
 

@@ -22,7 +22,7 @@ def main() -> None:
     options.add_argument("--seeds", type=int, default=SEEDS, choices=[n + 1 for n in T95])
     body = section(options.parse_args().seeds)
     print(body)
-    write_section("seeds", f"## Accuracy of quantized training\n\n{machine()}\n\n{body}")
+    write_section("seeds", f"{body}\n\n{machine()}")
 
 
 def section(seeds: int = SEEDS) -> str:
@@ -42,7 +42,7 @@ def section(seeds: int = SEEDS) -> str:
         f"Digits, 80/20 split, {seeds} seeds. Differences are paired: the same seed means the same split, "
         "starting weights and batches."
     )
-    return f"{text}\n\n{markdown_table(header, rows)}"
+    return f"### Accuracy of quantized training\n\n{text}\n\n{markdown_table(header, rows)}"
 
 
 def run_all(seed: int) -> list[Result]:
