@@ -115,7 +115,7 @@ def random_hadamard(x: Array, signs: Array) -> Array:
 
 
 def to_blocks(x: Array, extents: tuple[int, ...]) -> Array:
-    """``x`` as (*grid, m): one row of ``m`` values a block, in row-major order, padded with zeros."""
+    """``x`` as ``(*grid, m)``: one row of ``m`` values a block, in row-major order, padded with zeros."""
     sizes = [extent or max(n, 1) for extent, n in zip(extents, x.shape, strict=True)]
     # Of the whole tensor there is one block, even of an empty one.
     grid = [-(-n // size) if extent else 1 for n, size, extent in zip(x.shape, sizes, extents, strict=True)]
