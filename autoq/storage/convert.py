@@ -96,20 +96,20 @@ def _quantize(x: Array, scheme: QuantScheme, scales: Any, draw: Any, amax: float
     amax = given_amax if amax is None else amax
     if scheme.tensor_scale and amax is None:
         amax = finite_amax(x)
-    level = None if plan.tensor_scale is None or amax is None else plan.tensor_scale(amax)
+    return _encode(x, scheme, grid, {"tensor_amax": amax or 0.0, "given": given, "draw": draw})
+
+
+def _encode(x: Array, scheme: QuantScheme, grid: Shape, options: dict[str, Any]) -> Packed:
+    """Encode an array that was checked; ``options`` are those of the kernels."""
+    plan = plan_of(scheme)
+    shape = words_shape(x.shape, plan.bits)
+    level = None if plan.tensor_scale is None else plan.tensor_scale(options["tensor_amax"])
     if x.size == 0:
-        return Packed(
-            np.zeros(words_shape(x.shape, plan.bits), np.uint32),
-            np.full(grid, zero_scale(scheme), plan.scale_dtype),
-            level,
-        )
-    out = Packed(
-        np.empty(words_shape(x.shape, plan.bits), np.uint32),
-        np.empty(grid, plan.scale_dtype),
-        level,
-    )
+        empty = np.full(grid, zero_scale(scheme), plan.scale_dtype)
+        return Packed(np.zeros(shape, np.uint32), empty, level)
+    out = Packed(np.empty(shape, np.uint32), np.empty(grid, plan.scale_dtype), level)
     encode_by = _encode_lines if plan.lines else _encode_blocks if scheme.block else _encode_whole
-    encode_by(x, scheme, out, {"tensor_amax": amax or 0.0, "given": given, "draw": draw})
+    encode_by(x, scheme, out, options)
     return out
 
 

@@ -9,6 +9,7 @@ import numpy as np
 
 from ..errors import ArgumentError
 from ..schemes import QuantScheme
+from .inputs import cast
 from .layout import Array, Layout, Shape
 
 if TYPE_CHECKING:
@@ -27,7 +28,7 @@ class Interop:
                 "a NumPy view of packed values", "copy=None or True", "Decode with .dequantize()."
             )
         values: Array = self.dequantize()
-        return values.astype(np.float32 if dtype is None else dtype, copy=False)
+        return cast(values, np.float32 if dtype is None else dtype)
 
     def __reduce__(self: Any) -> tuple[Any, ...]:
         arrays = np.ascontiguousarray(self.words), self.scales.copy()

@@ -89,7 +89,8 @@ class QTensor(LayoutMethods, Interop):
     def quantize(cls, array: Array, scheme: QuantScheme, scales: Any = None, draw: Any = None) -> QTensor:
         """Encode an array; arguments and errors of :func:`autoq.storage.convert.quantize`."""
         packed = convert.quantize(array, scheme, scales=scales, draw=draw)
-        return QTensor.make(*packed, scheme, np.shape(array))
+        shape = array.shape if isinstance(array, np.ndarray) else np.shape(array)
+        return QTensor.make(*packed, scheme, shape)
 
     @staticmethod
     def encode(array: Array, scheme: QuantScheme) -> QTensor:

@@ -10,6 +10,7 @@ import numpy as np
 
 from . import convert
 from .boxes import Box
+from .inputs import cast
 from .layout import Geometry, Shape
 from .plan import plan_of
 from .qtensor import QTensor
@@ -30,7 +31,7 @@ def box_reader(operand: Any, shape: Shape, compute: np.dtype[Any]) -> Reader:
 
         def read(box: Box) -> Any:
             part = array[tuple(s if n != 1 else slice(None) for s, n in zip(box, array.shape, strict=True))]
-            return part if convert_to is None else part.astype(convert_to)
+            return part if convert_to is None else cast(part, convert_to)
 
         return read
     value = constant(operand, compute)
@@ -42,14 +43,14 @@ def whole_tile(operand: Any, compute: np.dtype[Any]) -> Any:
     if isinstance(operand, QTensor):
         return operand.dequantize(compute)
     if isinstance(operand, np.ndarray) and operand.ndim:
-        return operand if operand.dtype in (compute, np.dtype(bool)) else operand.astype(compute)
+        return operand if operand.dtype == np.dtype(bool) else cast(operand, compute)
     return constant(operand, compute)
 
 
 def constant(operand: Any, compute: np.dtype[Any]) -> Any:
     """A number or None as it is; an array without axes as a scalar of the compute dtype."""
     if isinstance(operand, np.ndarray | np.generic) and operand.dtype.kind != "b":
-        return operand.astype(compute)[()]
+        return cast(np.asarray(operand), compute)[()]
     return operand
 
 
@@ -109,7 +110,7 @@ def line_reader(operand: Any, lines: int, n: int, compute: np.dtype[Any]) -> Rea
     if operand.size == lines and operand.shape[-1] == 1 and operand.flags.c_contiguous:
         return box_reader(operand.reshape(lines, 1), (lines, n), compute)
     if operand.size in (1, n) and operand.size == operand.shape[-1]:
-        row = operand.reshape(1, -1).astype(operand.dtype if operand.dtype.kind == "b" else compute)
+        row = whole_tile(operand, compute).reshape(1, -1)
         return lambda box: row
     return None
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tracemalloc
+import warnings
 from typing import Any
 
 import numpy as np
@@ -123,6 +124,17 @@ def test_stochastic_schemes_round_results_to_nearest() -> None:
     drawn = map_tiles(np.add, [a, a], CATALOG["mxfp8"].replace(rounding="stochastic"))
     assert drawn.scheme.rounding == "stochastic"
     assert np.array_equal(drawn.codes(), map_tiles(np.add, [a, a], CATALOG["mxfp8"]).codes())
+
+
+@pytest.mark.parametrize("shape", [(40, 96), (4, 8)])
+def test_a_float64_operand_beyond_float32_is_infinite_and_warns_of_nothing(shape: tuple[int, ...]) -> None:
+    a = QTensor.quantize(values(shape), CATALOG["mxfp8"])
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert np.isinf(map_tiles(np.add, [a, np.full(shape, 1e300)], np.float32)).all()
+        assert np.isinf(map_tiles(np.add, [a, np.full(shape[-1:], 1e300)], np.float32)).all()
+        assert np.isinf(map_tiles(np.add, [a, np.float64(-1e300)], np.float32)).all()
+        assert np.isinf(map_tiles(np.add, [a, 1e6], np.float16)).all()
 
 
 def test_mean_calibrated_whole_tensor() -> None:
