@@ -5,8 +5,8 @@ from __future__ import annotations
 from ..bind import scalar
 from .bitstream import GROUP
 
-# Values a tile: 16 KiB of float32.
-TILE = 4096
+# Values a tile: 4 KiB of float32. Larger tiles alternate between waiting for memory and computing.
+TILE = 1024
 
 
 @scalar

@@ -35,10 +35,19 @@ class ElementFunctions(NamedTuple):
 def element_functions(element: ElementCodec, rounding: str = "nearest",
                       nonfinite: str = "propagate") -> ElementFunctions:
     """The scalar functions of ``element``."""
+    if element.kind == "minifloat" and element.mantissa == 0:
+        element = powers_as_table(element)
     kind = KINDS[element.kind]
     top = bits_of(max(element.maximum, -element.minimum))
     return ElementFunctions(kind.encoder(element, rounding, nonfinite == "saturate"), kind.decoder(element),
                             largest_finite(element), top)
+
+
+def powers_as_table(element: ElementCodec) -> ElementCodec:
+    """A minifloat of powers of two as a table: rounding to places doesn't give the even code there."""
+    decode = minifloat.decoder(element)
+    values = tuple(float(decode(np.uint32(code))) for code in range(1 << element.bits))
+    return element._replace(kind="table", values=values)
 
 
 def largest_finite(element: ElementCodec):

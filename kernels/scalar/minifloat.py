@@ -14,17 +14,17 @@ def nearest(mantissa: int, bias: int):
     """A function rounding a magnitude to the nearest code, ties to the even one.
 
     It takes and returns uint32: the bits of a magnitude that is at most the largest value, the code.
-    Adding a power of two whose last place is the format's makes the float adder round.
+    Adding 1.5 times a power of two whose last place is the format's makes the float adder round, and leaves
+    the number of places in the low bits, from which the added number has already taken the exponent's base.
     """
-    shift, carry = U(23 - mantissa), U((23 - mantissa) << 23)
-    lowest, base = U((128 - bias) << 23), U((128 - bias) << mantissa)
+    shift, lowest = U(23 - mantissa), U((128 - bias) << 23)
+    carry, low_bits = U(((23 - mantissa) << 23) + (1 << 22) - ((128 - bias) << mantissa)), U((1 << 22) - 1)
 
     @scalar
     def round_nearest(a):
         e = max(U(a & EXPONENT), lowest)
-        c = U(e + carry)
-        places = U(bits(F(real(a) + real(c))) - c)
-        return U(places + U(U(e >> shift) - base))
+        rounded = bits(F(real(a) + real(U(e + carry))))
+        return U(U(rounded + U(e >> shift)) & low_bits)
 
     return round_nearest
 

@@ -68,3 +68,11 @@ def test_stochastic_rounding_goes_away_from_zero_from_the_threshold_on(draw: int
     encode = element_functions(codec("e2m1"), "stochastic").encode
     assert encode(np.float32(1.25), bits_of(6.0), U(draw)) == code
     assert encode(np.float32(-1.25), bits_of(6.0), U(draw)) == code | 8
+
+
+def test_powers_of_two_tie_to_the_even_code() -> None:
+    e3m0 = ElementCodec("e3m0", "minifloat", 4, 0, 3, 16.0, -16.0, 1.0, 7, False, -1)
+    functions = element_functions(e3m0)
+    assert values_of(e3m0)[:8].tolist() == [0.0, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0]
+    codes = [functions.encode(np.float32(x), functions.top, U(0)) for x in (0.75, 1.5, -1.5, 3.0, 6.0, 100.0)]
+    assert codes == [2, 4, 12, 4, 6, 7]
