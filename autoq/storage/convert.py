@@ -4,43 +4,27 @@ from __future__ import annotations
 
 import math
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
-from ..errors import ArgumentError
+from ..errors import ArgumentError, DTypeError
 from ..schemes import QuantScheme
-from .blocks import from_blocks, to_blocks
+from .encoding import Packed as Packed
+from .encoding import encode_blocks, encode_lines, encode_whole
 from .inputs import (
-    CHUNK,
     FLOAT32,
-    as_float32,
-    cast,
+    FLOATS,
     finite_amax,
-    float32_rows,
     float_array,
     given_scales,
     refuse_nonfinite,
 )
-from .layout import Array, Shape, grid_shape, line_words, word_unit, words_shape
+from .layout import Array, Shape, grid_shape, words_shape
 from .packing import pack as pack
 from .packing import unpack as unpack
-from .plan import Plan, codec_of, kernels, plan_of
+from .plan import Plan, plan_of
 from .scales import effective_scales as effective_scales
-
-
-class Packed(NamedTuple):
-    """The arrays of a packed tensor.
-
-    Attributes:
-        words: uint32, shape[:-1] + (words a line,).
-        scales: Stored scales, one a block, of the block grid's shape.
-        tensor_scale: float32 scale of the whole tensor under two-level schemes, else None.
-    """
-
-    words: Array
-    scales: Array
-    tensor_scale: np.float32 | None
 
 
 def quantize(x: Array, scheme: QuantScheme, *, scales: Any = None, draw: Any = None) -> Packed:
@@ -108,7 +92,7 @@ def _encode(x: Array, scheme: QuantScheme, grid: Shape, options: dict[str, Any])
         empty = np.full(grid, zero_scale(scheme), plan.scale_dtype)
         return Packed(np.zeros(shape, np.uint32), empty, level)
     out = Packed(np.empty(shape, np.uint32), np.empty(grid, plan.scale_dtype), level)
-    encode_by = _encode_lines if plan.lines else _encode_blocks if scheme.block else _encode_whole
+    encode_by = encode_lines if plan.lines else encode_blocks if scheme.block else encode_whole
     encode_by(x, scheme, out, options)
     return out
 
@@ -132,9 +116,9 @@ def nearest(scheme: QuantScheme) -> QuantScheme:
 def _quantize_direct(x: Array, plan: Plan, amax: float | None) -> Packed:
     """Encode contiguous float32 lines: one kernel call, after one for the magnitude of two-level schemes."""
     shape = x.shape
-    n = shape[-1]
-    words = np.empty((*shape[:-1], (n * plan.bits + 31) // 32), np.uint32)
-    scales = np.empty((*shape[:-1], -(-n // plan.block)), plan.scale_dtype)
+    n, leading = shape[-1], shape[:-1]
+    words = np.empty(leading + ((n * plan.bits + 31) // 32,), np.uint32)
+    scales = np.empty(leading + (-(-n // plan.block),), plan.scale_dtype)
     level = None
     if plan.tensor_scale is None:
         amax = 0.0
@@ -150,70 +134,6 @@ def _quantize_direct(x: Array, plan: Plan, amax: float | None) -> Packed:
             x.reshape(lines, n), plan.codec, plan.block, flat, scales.reshape(lines, -1), amax
         )
     return Packed(words, scales, level)
-
-
-def _encode_lines(x: Array, scheme: QuantScheme, out: Packed, options: dict[str, Any]) -> None:
-    """Encode with blocks that lie within lines, a chunk of lines at a time."""
-    plan, n = plan_of(scheme), x.shape[-1]
-    lines = x.size // n
-    codec = codec_of(scheme, options["given"] is not None)
-    words = out.words.view(np.uint8).reshape(lines, -1)
-    scales = out.scales.reshape(lines, -1)
-    given = options.pop("given")
-    # Draws are numbered from the first value of a call, so a stochastic cast is one call.
-    rows = lines if options["draw"] is not None else max(1, CHUNK // n)
-    for start, chunk in float32_rows(x.reshape(lines, n), rows):
-        part = slice(start, start + len(chunk))
-        plan.quantize_lines(
-            chunk,
-            codec,
-            plan.block,
-            words[part],
-            scales[part],
-            given=None if given is None else given.reshape(lines, -1)[part],
-            **options,
-        )
-
-
-def _encode_whole(x: Array, scheme: QuantScheme, out: Packed, options: dict[str, Any]) -> None:
-    """Encode with one block: as one long line, cut into lines where those don't end on words."""
-    plan, given = plan_of(scheme), options.pop("given")
-    codec = codec_of(scheme, given is not None)
-    whole = x.ndim and x.shape[-1] % word_unit(plan.bits) == 0
-    words = out.words if whole else np.empty(line_words(x.size, plan.bits), np.uint32)
-    plan.quantize_lines(
-        as_float32(x).reshape(1, -1),
-        codec,
-        x.size,
-        words.view(np.uint8).reshape(1, -1),
-        out.scales.reshape(1, 1),
-        given=None if given is None else given.reshape(1, 1),
-        **options,
-    )
-    if not whole:
-        pack(unpack(words, plan.bits, (x.size,)).reshape(x.shape), plan.bits, out.words)
-
-
-def _encode_blocks(x: Array, scheme: QuantScheme, out: Packed, options: dict[str, Any]) -> None:
-    """Encode with blocks across lines: gather blocks, encode them to codes, pack the codes by lines."""
-    given = options.pop("given")
-    extents = scheme.extents(x.ndim)
-    values, counts = to_blocks(as_float32(x), extents)
-    index = None
-    if options["draw"] is not None:
-        index = to_blocks(np.arange(x.size).reshape(x.shape), extents).values
-    codes = np.empty(values.shape, np.uint8)
-    kernels().quantize_blocks(
-        values,
-        counts,
-        codec_of(scheme, given is not None),
-        codes,
-        out.scales.reshape(-1),
-        index=index,
-        given=None if given is None else given.reshape(-1),
-        **options,
-    )
-    pack(from_blocks(codes, x.shape, extents), scheme.element_bits, out.words)
 
 
 def dequantize(
@@ -236,6 +156,9 @@ def dequantize(
         dtype: Float dtype of the result; rounded from float32.
         out: Where to write, of ``shape`` and ``dtype``.
 
+    Raises:
+        DTypeError: If the result's dtype is not a float.
+
     Example:
         >>> from autoq.schemes import scheme
         >>> packed = quantize(np.ones(32, np.float32), scheme("mxfp8"))
@@ -243,18 +166,36 @@ def dequantize(
         32.0
     """
     plan = plan_of(scheme)
-    target = out
-    if out is None or out.dtype is not FLOAT32 or not out.flags.c_contiguous:
+    if out is None and (dtype is FLOAT32 or dtype is np.float32):
         target = np.empty(shape, FLOAT32)
-    assert target is not None
-    if target.size:
-        _decode(words, scales, tensor_scale, plan, target)
-    if out is None:
-        return target if dtype is FLOAT32 or dtype is np.float32 else cast(target, dtype)
-    if target is not out:
+        if target.size:
+            _decode(words, scales, tensor_scale, plan, target)
+        return target
+    result = np.empty(shape, dtype) if out is None else out
+    _decode_into(result, words, scales, tensor_scale, scheme, shape)
+    return result
+
+
+def _decode_into(
+    out: Array,
+    words: Array,
+    scales: Array,
+    tensor_scale: np.float32 | None,
+    scheme: QuantScheme,
+    shape: Shape,
+) -> None:
+    """Decode into an array of any float dtype and strides."""
+    if out.dtype.name not in FLOATS:
+        raise DTypeError(
+            f"dequantize to {out.dtype}", ", ".join(FLOATS), "Decode to a float, then convert."
+        )
+    if not out.size:
+        return
+    if out.dtype == FLOAT32 and out.flags.c_contiguous:
+        _decode(words, scales, tensor_scale, plan_of(scheme), out)
+    else:
         with np.errstate(over="ignore"):
-            out[...] = target
-    return out
+            out[...] = dequantize(words, scales, tensor_scale, scheme, shape)
 
 
 def _decode(words: Array, scales: Array, tensor_scale: np.float32 | None, plan: Plan, out: Array) -> None:

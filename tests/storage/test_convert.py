@@ -13,11 +13,17 @@ from hypothesis import strategies as st
 from autoq.errors import ArgumentError, DTypeError, NonFiniteError, SchemeError, ShapeError
 from autoq.random import Draw
 from autoq.schemes import CATALOG, QuantScheme
-from autoq.storage import QTensor, convert
+from autoq.storage import QTensor, convert, encoding, inputs
 from autoq.testing import reference
 from tests.storage.tensors import SCHEMES, check_invariants, names, same_floats, shapes, small_names, values
 
-NONFINITE = np.array([np.nan, np.inf, -np.inf, -0.0, 1e-45, 3e38, 1e-38], np.float32)
+# float64, so that the float under test rounds them: to infinity or zero where it must.
+SPECIAL = np.array([np.nan, np.inf, -np.inf, -0.0, 1e-45, 3e38, 1e-38])
+
+
+def _special(dtype: Any) -> np.ndarray:
+    with np.errstate(over="ignore"):
+        return SPECIAL.astype(dtype)
 
 
 def check_against_oracle(x: np.ndarray, scheme: QuantScheme, **options: Any) -> QTensor:
@@ -34,11 +40,13 @@ def check_against_oracle(x: np.ndarray, scheme: QuantScheme, **options: Any) -> 
 
 @settings(max_examples=120)
 @given(st.data(), st.one_of(names, small_names))
-def test_quantize_and_dequantize_equal_the_oracle(data: Any, name: str) -> None:
+def test_quantize_and_dequantize_equal_the_oracle(float_dtype: Any, data: Any, name: str) -> None:
     shape = data.draw(shapes(SCHEMES[name]))
-    x = values(shape, data.draw(st.integers(0, 5)))
+    x = values(shape, data.draw(st.integers(0, 5))).astype(float_dtype)
     if x.size and data.draw(st.booleans()):
-        x.reshape(-1)[data.draw(st.integers(0, x.size - 1))] = data.draw(st.sampled_from(list(NONFINITE)))
+        x.reshape(-1)[data.draw(st.integers(0, x.size - 1))] = data.draw(
+            st.sampled_from(list(_special(float_dtype)))
+        )
     check_against_oracle(x, SCHEMES[name])
 
 
@@ -85,7 +93,8 @@ def test_every_float_dtype_and_stride_is_rounded_to_float32_first(name: str, dty
 
 
 def test_chunks_of_a_large_half_precision_input_join_without_a_seam(monkeypatch: Any) -> None:
-    monkeypatch.setattr(convert, "CHUNK", 256)
+    monkeypatch.setattr(encoding, "CHUNK", 256)
+    monkeypatch.setattr(inputs, "CHUNK", 256)
     x = values((37, 80)).astype(np.float16)
     for name in ("mxfp8", "nvfp4"):
         expected = QTensor.quantize(x.astype(np.float32), SCHEMES[name])
@@ -180,6 +189,14 @@ def test_wrong_input_is_named(
 ) -> None:
     with pytest.raises(error, match=said):
         QTensor.quantize(x, CATALOG[scheme], **options)
+
+
+def test_decoding_to_integers_is_refused() -> None:
+    q = QTensor.quantize(np.ones(32, np.float32), CATALOG["mxfp8"])
+    with pytest.raises(DTypeError, match="int32"):
+        q.dequantize(np.int32)
+    with pytest.raises(DTypeError, match="uint8"):
+        q.dequantize(out=np.zeros(32, np.uint8))
 
 
 def test_stochastic_rounding_asks_for_a_draw() -> None:
