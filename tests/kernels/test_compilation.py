@@ -47,6 +47,24 @@ def test_a_second_process_compiles_nothing(tmp_path: Path) -> None:
     assert int(in_new_process(script, tmp_path)) == 0
 
 
+ENCODE = """
+import numpy as np
+from autoq.schemes import scheme
+from autoq.storage.convert import quantize
+x = np.linspace(-3, 3, 64, dtype=np.float32)
+print([quantize(x, scheme(name)).words.tobytes().hex() for name in {names}])
+"""
+
+
+@pytest.mark.slow
+def test_kernels_that_different_processes_compiled_stay_apart(tmp_path: Path) -> None:
+    first, second = "mxfp8_e4m3", "mxfp8_e5m2"
+    alone = [in_new_process(ENCODE.format(names=[name]), tmp_path).strip(" []\n") for name in (first, second)]
+    both = in_new_process(ENCODE.format(names=[first, second]), tmp_path).strip(" []\n").split(", ")
+    assert both == alone
+    assert both[0] != both[1]
+
+
 def test_an_edit_of_any_source_names_another_cache(tmp_path: Path) -> None:
     for name in ("bind.py", "scalar.py"):
         (tmp_path / name).write_text("x = 1\n")
