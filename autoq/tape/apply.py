@@ -146,7 +146,7 @@ def encoded(value: np.ndarray, out_type: TensorType, reduced_last: bool = False)
             return value.astype(float32, copy=False), TensorType(float32, out_type.propagation)
         if reduced_last:
             return value.astype(float32, copy=False), TensorType(float32, INHIBIT)
-        packed = QTensor.quantize(value, dtype.innermost(value.ndim))
+        packed = QTensor.encode(value, dtype.innermost(value.ndim))
         return packed, TensorType(packed.scheme, out_type.propagation)
     if value.dtype is not dtype:
         value = value.astype(dtype, copy=False)

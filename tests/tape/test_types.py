@@ -233,3 +233,14 @@ def test_creators_make_tensors_of_any_dtype():
         aq.zeros((-1,))
     with pytest.raises(ArgumentError, match="step 0"):
         aq.arange(0, 3, 0)
+
+
+def test_results_of_ops_round_to_nearest_also_in_a_stochastic_scheme():
+    scheme = aq.mxfp8.replace(rounding="stochastic")
+    x = packed().numpy()
+    q = aq.quantize(x, scheme, rng=aq.Generator(0))
+    y = q + q
+    assert y.dtype == scheme
+    np.testing.assert_array_equal(y.numpy(), aq.quantize(q.numpy() * 2, aq.mxfp8).numpy())
+    with pytest.raises(ArgumentError, match="without a generator"):
+        aq.quantize(x, scheme)
