@@ -21,7 +21,7 @@ CHOICES = list(
     )
 )
 # Choices tried of each combination: another part of them for each.
-TRIED = 3
+TRIED = 2
 
 
 def combinations():
