@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Sequence
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ import numpy as np
 from autoq.cli.table import text_table
 from autoq.data import Split
 from autoq.data import digits as load_digits
-from autoq.errors import ArgumentError
+from autoq.errors import ArgumentError, MissingPackageError
 from autoq.train.digits import FLOAT, STANDARD, Recipe, Result, train
 from autoq.train.measure import TapeCost, network_errors, tape_cost
 from autoq.viz import loss_curves, quantization_error, weight_histogram
@@ -22,6 +23,7 @@ HEADER = ("run", "test accuracy", "test loss", "bits an activation", "bytes on t
 
 def train_and_report(options: argparse.Namespace) -> None:
     """Train what the options ask for, print the table and write the pictures into ``options.out``."""
+    check_packages()
     recipes = recipes_of(options)
     make_folder(options.out)
     digits = load_digits(options.seed)
@@ -29,6 +31,21 @@ def train_and_report(options: argparse.Namespace) -> None:
     print(report(results, digits))
     for path in draw(results, digits, options.out):
         print(path)
+
+
+def check_packages() -> None:
+    """Make sure that the data, the bars and the charts can be had.
+
+    Raises:
+        MissingPackageError: If a package of the extra ``train`` is missing.
+    """
+    missing = [name for name in ("matplotlib", "sklearn", "tqdm") if find_spec(name) is None]
+    if missing:
+        raise MissingPackageError(
+            f"train digits: {', '.join(missing)} not installed.",
+            "an environment with the extra 'train'",
+            "Run pip install 'autoq[train]', or make train in a checkout.",
+        )
 
 
 def make_folder(folder: Path) -> None:

@@ -12,7 +12,7 @@ from autoq.schemes.catalog import scheme as find_scheme
 from autoq.schemes.scheme import QuantScheme
 from autoq.storage.qtensor import QTensor
 from autoq.viz.error import saturated
-from autoq.viz.style import COLOURS, MUTED, new_figure, title
+from autoq.viz.style import COLOURS, MUTED, colour, new_figure, title
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -34,7 +34,7 @@ def representable_values(*schemes: QuantScheme | str) -> Figure:
     if not chosen:
         raise ArgumentError("representable_values: no scheme", "one or more", 'Pass a name, such as "mxfp8".')
     figure, axes = new_figure(2, 9.0, 1.2 + 0.4 * len(chosen), sharey=True)
-    for row, (scheme, colour) in enumerate(zip(chosen, _cycle(len(chosen)), strict=True)):
+    for row, scheme in enumerate(chosen):
         values = relative_values(scheme)
         for ax, shown in zip(axes, (values, values[values > 0]), strict=True):
             ax.plot(
@@ -44,7 +44,7 @@ def representable_values(*schemes: QuantScheme | str) -> Figure:
                 marker="|",
                 markersize=13,
                 markeredgewidth=1,
-                color=colour,
+                color=colour(row),
             )
     axes[0].set_yticks(range(len(chosen)), [_row_label(scheme) for scheme in chosen])
     axes[0].set_ylim(len(chosen) - 0.4, -0.6)
@@ -129,7 +129,3 @@ def largest_value(scheme: QuantScheme, amax: np.ndarray) -> tuple[np.ndarray, np
 
 def _row_label(scheme: QuantScheme) -> str:
     return f"{scheme.name}, {scheme.bits_per_value:g} bits"
-
-
-def _cycle(count: int) -> list[str]:
-    return [COLOURS[index % len(COLOURS)] for index in range(count)]

@@ -18,6 +18,11 @@ MARKERS = ("o", "s", "D", "^", "v", "P", "X")
 MUTED = "#6e6e6e"
 
 
+def colour(position: int) -> str:
+    """The colour of the line at ``position``; after the last one they start again."""
+    return COLOURS[position % len(COLOURS)]
+
+
 def new_figure(columns: int, width: float, height: float, **options: Any) -> tuple[Figure, list[Axes]]:
     """A figure of one row of axes, in inches; it belongs to no window and needs no display."""
     from matplotlib.figure import Figure
@@ -57,8 +62,8 @@ def label_ends(ax: Axes, ends: Sequence[tuple[float, float, str, str]], gap: flo
     """
     to_axes = ax.transData + ax.transAxes.inverted()
     wanted = [float(to_axes.transform((x, y))[1]) for x, y, _, _ in ends]
-    for height, (_, _, name, colour) in zip(spread(wanted, gap), ends, strict=True):
-        ax.text(1.01, height, name, color=colour, fontsize=8, va="center", transform=ax.transAxes)
+    for height, (_, _, name, shade) in zip(spread(wanted, gap), ends, strict=True):
+        ax.text(1.01, height, name, color=shade, fontsize=8, va="center", transform=ax.transAxes)
 
 
 def spread(positions: Sequence[float], gap: float) -> list[float]:

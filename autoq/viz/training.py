@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from autoq.viz.error import TensorError, scale_of_each_value
-from autoq.viz.style import COLOURS, MARKERS, label_ends, new_figure, title
+from autoq.viz.style import COLOURS, MARKERS, colour, label_ends, new_figure, title
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -31,14 +31,14 @@ def loss_curves(train: Mapping[str, Sequence[float]], test: Mapping[str, Sequenc
     """
     figure, axes = new_figure(2, 9.0, 3.4, sharey=True)
     for ax, losses, heading in zip(axes, (train, test), ("Training set", "Test set"), strict=True):
-        for colour, values in zip(COLOURS, losses.values(), strict=False):
-            ax.plot(np.arange(1, len(values) + 1), values, color=colour, linewidth=1.5)
+        for position, values in enumerate(losses.values()):
+            ax.plot(np.arange(1, len(values) + 1), values, color=colour(position), linewidth=1.5)
         ax.set_yscale("log")
         ax.set_xlabel("epoch", fontsize=8.5)
         title(ax, heading)
     axes[0].set_ylabel("cross-entropy, nats", fontsize=8.5)
-    runs = zip(test.items(), COLOURS, strict=False)
-    label_ends(axes[1], [(len(values), values[-1], name, colour) for (name, values), colour in runs])
+    runs = enumerate(test.items())
+    label_ends(axes[1], [(len(values), values[-1], name, colour(i)) for i, (name, values) in runs])
     return figure
 
 
@@ -59,13 +59,13 @@ def quantization_error(errors: Mapping[str, Sequence[TensorError]]) -> Figure:
     for ax, (label, value) in zip(axes, _MEASURES.items(), strict=True):
         for position, (run, records) in enumerate(errors.items()):
             heights = [names.index(record.name) + _offset(position, len(errors)) for record in records]
-            style = {
-                "color": COLOURS[1 + position],
-                "marker": MARKERS[position],
-                "label": run,
-                "clip_on": False,
+            values = [value(record) for record in records]
+            look = {
+                "color": colour(1 + position),
+                "marker": MARKERS[position % len(MARKERS)],
+                "markersize": 4.5,
             }
-            ax.plot([value(record) for record in records], heights, linestyle="", markersize=4.5, **style)
+            ax.plot(values, heights, linestyle="", label=run, clip_on=False, zorder=5, **look)
         ax.set_xlabel(label, fontsize=8.5)
         ax.set_xlim(0, max(1.0, 1.15 * ax.get_xlim()[1]))
     _mark_exact(axes[0], names, errors)
@@ -82,7 +82,7 @@ def _mark_exact(ax: Axes, names: Sequence[str], errors: Mapping[str, Sequence[Te
         for record in records:
             if np.isinf(record.sqnr):
                 place = (1.0, names.index(record.name) + _offset(position, len(errors)))
-                style = {"color": COLOURS[1 + position], "fontsize": 7.5, "ha": "right", "va": "center"}
+                style = {"color": colour(1 + position), "fontsize": 7.5, "ha": "right", "va": "center"}
                 ax.text(*place, "exact", transform=ax.get_yaxis_transform(), **style)
 
 

@@ -46,6 +46,12 @@ def test_bad_words_are_refused_with_what_to_do(words, message, capsys):
     assert message in capsys.readouterr().err
 
 
+def test_missing_packages_are_named_with_how_to_get_them(monkeypatch, capsys):
+    monkeypatch.setattr("autoq.cli.digits.find_spec", lambda name: None if name == "tqdm" else object())
+    assert main(["train", "digits"]) == 2
+    assert "tqdm not installed" in capsys.readouterr().err
+
+
 def options(*words):
     from autoq.__main__ import parser
 

@@ -29,6 +29,14 @@ def test_loss_curves_draw_each_run_in_both_panels_and_name_it_in_its_colour():
         assert [named[name].get_color() for name in test] == [line.get_color() for line in ax.lines]
 
 
+def test_more_runs_than_colours_are_all_drawn():
+    losses = {f"run {i}": [1.0, 1.0 / (i + 1)] for i in range(9)}
+    figure = aq.viz.loss_curves(losses, losses)
+    assert [len(ax.lines) for ax in figure.axes] == [9, 9]
+    errors = {name: [TensorError("input", 20.0, 0.0, 0.0)] for name in losses}
+    assert [len(ax.lines) for ax in aq.viz.quantization_error(errors).axes] == [9, 9, 9]
+
+
 def test_a_notebook_shows_a_chart():
     figure = aq.viz.representable_values("mxfp4")
     assert figure._repr_png_().startswith(b"\x89PNG")
