@@ -21,7 +21,7 @@ TORCHAO = {
 }
 RULES = {"FLOOR": "floor", "CEIL": "ceil", "EVEN": "even", "RCEIL": "round_up"}
 
-# Rows of torchao's suites that differ, by reason (and row of the table of disagreements in docs):
+# Rows of torchao's suites that differ, by reason (and row of tests/data/disagreements.md):
 #   nonfinite  (D8, D9)  a NaN or an infinity in the block: ours is NaN throughout
 #   zero_code  (D4, D5)  scale code 0: torchao encodes with 2**-126 (RCEIL: 1) and decodes with 2**-127
 #   overflow   (D10)     torchao's code times its scale is beyond float32: ours stores the largest finite
