@@ -44,6 +44,11 @@ def pytest_xdist_setupnodes() -> None:
         raise pytest.UsageError("The kernels of the named schemes do not compile: see the error above.")
 
 
+def pytest_configure() -> None:
+    """Refuse a float that is none before anything runs."""
+    _float_name()
+
+
 def pytest_report_header() -> str:
     """Say at the top of a run which float is under test."""
     return f"float under test: {_float_name()}"
