@@ -24,7 +24,9 @@ def resolve(device: str | None, default: str = "cpu") -> str:
     name = default if device is None else device
     if name not in DEVICES:
         raise DeviceError(
-            f"device {name!r} is not offered.", ", ".join(map(repr, DEVICES)), 'Leave device out, or pass "cpu".'
+            f"device {name!r} is not offered.",
+            ", ".join(map(repr, DEVICES)),
+            'Leave device out, or pass "cpu".',
         )
     return name
 

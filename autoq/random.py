@@ -48,8 +48,12 @@ def philox4x32(counter: Array, key: Array) -> Array:
     k0, k1 = (int(word) for word in key)
     for _ in range(ROUNDS):
         p0, p1 = c0 * _MULTIPLIERS[0], c2 * _MULTIPLIERS[1]
-        c0, c1, c2, c3 = (p1 >> _WORD) ^ c1 ^ np.uint64(k0), p1 & _LOW, \
-            (p0 >> _WORD) ^ c3 ^ np.uint64(k1), p0 & _LOW
+        c0, c1, c2, c3 = (
+            (p1 >> _WORD) ^ c1 ^ np.uint64(k0),
+            p1 & _LOW,
+            (p0 >> _WORD) ^ c3 ^ np.uint64(k1),
+            p0 & _LOW,
+        )
         k0, k1 = (k0 + _WEYL[0]) & 0xFFFFFFFF, (k1 + _WEYL[1]) & 0xFFFFFFFF
     return np.stack([c0, c1, c2, c3], axis=-1).astype(np.uint32)
 
@@ -75,7 +79,7 @@ def random_words(draw: Draw, n: int, start: int = 0) -> Array:
     counter[:, 0], counter[:, 1] = groups & _LOW, groups >> _WORD
     counter[:, 2], counter[:, 3] = draw.stream & 0xFFFFFFFF, draw.stream >> 32
     key = np.array([draw.seed & 0xFFFFFFFF, draw.seed >> 32], np.uint32)
-    return philox4x32(counter, key).reshape(-1)[start - 4 * first:][:n]
+    return philox4x32(counter, key).reshape(-1)[start - 4 * first :][:n]
 
 
 def random_bits(draw: Draw, n: int, bits: int = 16, start: int = 0) -> Array:
@@ -94,7 +98,7 @@ def random_bits(draw: Draw, n: int, bits: int = 16, start: int = 0) -> Array:
     first = start // 2
     words = random_words(draw, -(-(start + n) // 2) - first, first)
     halves = np.stack([words & np.uint32(0xFFFF), words >> np.uint32(16)], axis=-1).reshape(-1)
-    drawn = halves[start - 2 * first:][:n].astype(np.uint16)
+    drawn = halves[start - 2 * first :][:n].astype(np.uint16)
     return drawn >> np.uint16(16 - bits)
 
 
@@ -138,8 +142,9 @@ class Generator:
         except TypeError:
             self.seed = -1
         if not 0 <= self.seed < 1 << 64:
-            raise ArgumentError(f"Generator: seed={seed!r}", "an integer from 0 to 2**64 - 1",
-                                "Pass Generator(0).")
+            raise ArgumentError(
+                f"Generator: seed={seed!r}", "an integer from 0 to 2**64 - 1", "Pass Generator(0)."
+            )
         self._invocations: dict[str, int] = {}
 
     def __repr__(self) -> str:
@@ -166,8 +171,9 @@ class Generator:
         """
         return Generator(_hash64("spawn", self.seed, path))
 
-    def uniform(self, shape: int | tuple[int, ...] = (), low: float = 0.0, high: float = 1.0,
-                dtype: Any = np.float32) -> Array:
+    def uniform(
+        self, shape: int | tuple[int, ...] = (), low: float = 0.0, high: float = 1.0, dtype: Any = np.float32
+    ) -> Array:
         """Array of ``shape`` and ``dtype``, uniform in [low, high); rounding to dtype may reach high.
 
         Example:
@@ -177,8 +183,9 @@ class Generator:
         u = _fractions(self.draw("uniform"), _size(shape), dtype)
         return np.asarray(low + u * (high - low), dtype).reshape(shape)
 
-    def normal(self, shape: int | tuple[int, ...] = (), mean: float = 0.0, std: float = 1.0,
-               dtype: Any = np.float32) -> Array:
+    def normal(
+        self, shape: int | tuple[int, ...] = (), mean: float = 0.0, std: float = 1.0, dtype: Any = np.float32
+    ) -> Array:
         """Array of ``shape`` and ``dtype``, normally distributed (Box and Muller, 1958).
 
         Example:
@@ -226,8 +233,11 @@ class Generator:
             True
         """
         if set(state) != {"seed", "invocations"}:
-            raise StateError(f"Generator state with keys {sorted(state)}", "seed, invocations",
-                             "Pass what state_dict() returned.")
+            raise StateError(
+                f"Generator state with keys {sorted(state)}",
+                "seed, invocations",
+                "Pass what state_dict() returned.",
+            )
         seed = Generator(state["seed"]).seed
         self._invocations = {str(path): int(count) for path, count in state["invocations"].items()}
         self.seed = seed

@@ -58,8 +58,9 @@ def compile_cpu(kernel: Callable[..., Any], signature: str | Any) -> Callable[..
     _name_apart(kernel)
     folder = cache_folder()
     with _numba_cache(folder):
-        compiled: Callable[..., Any] = numba.njit([signature], nogil=True, cache=folder is not None,
-                                                  no_cfunc_wrapper=True, **OPTIONS)(kernel)
+        compiled: Callable[..., Any] = numba.njit(
+            [signature], nogil=True, cache=folder is not None, no_cfunc_wrapper=True, **OPTIONS
+        )(kernel)
     return compiled
 
 
@@ -105,8 +106,11 @@ def _name_apart(kernel: Callable[..., Any]) -> None:
         if id(function) in named or "<locals>" not in function.__qualname__:
             continue
         named.add(id(function))
-        waiting += [cell.cell_contents for cell in function.__closure__ or ()
-                    if hasattr(cell.cell_contents, "__closure__")]
+        waiting += [
+            cell.cell_contents
+            for cell in function.__closure__ or ()
+            if hasattr(cell.cell_contents, "__closure__")
+        ]
         function.__qualname__ += f"_{digest.hexdigest()}"
 
 

@@ -102,9 +102,7 @@ def encode(x: Array, scheme: QuantScheme, tensor_amax: float | None = None) -> P
 
     ``tensor_amax`` is the magnitude to take the tensor scale of, where ``x`` is a part of the tensor.
     """
-    return _quantize(
-        x, scheme if scheme.rounding == "nearest" else nearest(scheme), None, None, tensor_amax
-    )
+    return _quantize(x, scheme if scheme.rounding == "nearest" else nearest(scheme), None, None, tensor_amax)
 
 
 @lru_cache(maxsize=256)
@@ -186,9 +184,7 @@ def _decode_into(
 ) -> None:
     """Decode into an array of any float dtype and strides."""
     if out.dtype.name not in FLOATS:
-        raise DTypeError(
-            f"dequantize to {out.dtype}", ", ".join(FLOATS), "Decode to a float, then convert."
-        )
+        raise DTypeError(f"dequantize to {out.dtype}", ", ".join(FLOATS), "Decode to a float, then convert.")
     if not out.size:
         return
     if out.dtype == FLOAT32 and out.flags.c_contiguous:

@@ -46,9 +46,7 @@ def concat(tensors: Sequence[QTensor], axis: int = 0) -> tuple[Any, str]:
             )
     result = _joined(_aligned(parts), axis)
     if result is None:
-        return encoded(
-            np.concatenate([part.dequantize() for part in parts], axis), parts[0].scheme
-        ), "decode"
+        return encoded(np.concatenate([part.dequantize() for part in parts], axis), parts[0].scheme), "decode"
     return result, "copy"
 
 
@@ -156,11 +154,7 @@ def _joined(parts: list[QTensor] | None, axis: int) -> QTensor | None:
         return None
     shape = (*first.shape[:axis], sum(sizes), *first.shape[axis + 1 :])
     scales = np.concatenate([part.scales for part in parts], stored) if extent else first.scales
-    if (
-        geometry.is_free(stored)
-        or stored < first.ndim - 1
-        or not any(n % geometry.unit for n in sizes[:-1])
-    ):
+    if geometry.is_free(stored) or stored < first.ndim - 1 or not any(n % geometry.unit for n in sizes[:-1]):
         words = np.concatenate([part.words for part in parts], stored)
     else:
         words = pack_codes(np.concatenate([_stored_codes(part) for part in parts], stored), geometry.bits)

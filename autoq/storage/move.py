@@ -170,9 +170,7 @@ def contiguous(q: QTensor) -> tuple[QTensor, str]:
     inverse = q.layout.inverse
     if q.scheme.block is None and inverse and inverse[-1] != q.ndim - 1:
         words = pack(q.codes(), q.scheme.element_bits)
-        return QTensor.make(
-            words, q.scales.reshape((1,) * q.ndim), q.tensor_scale, q.scheme, q.shape
-        ), "copy"
+        return QTensor.make(words, q.scales.reshape((1,) * q.ndim), q.tensor_scale, q.scheme, q.shape), "copy"
     tail = inverse[max(0, q.ndim - pinned) :]
     order = (*(axis for axis in range(q.ndim) if axis not in tail), *tail)
     if order == inverse and q.words.flags.c_contiguous and q.scales.flags.c_contiguous:

@@ -28,8 +28,9 @@ _codes: dict[ElementCodec, Kernel] = {}
 IDENTITIES = 1024
 
 
-def dequantize_lines(words: Array, scales: Array, tensor_scale: float | None, codec: Codec, block: int,
-                     out: Array) -> None:
+def dequantize_lines(
+    words: Array, scales: Array, tensor_scale: float | None, codec: Codec, block: int, out: Array
+) -> None:
     """Decode lines whose blocks run along them.
 
     Args:
@@ -64,8 +65,9 @@ def dequantize_lines(words: Array, scales: Array, tensor_scale: float | None, co
     _spread(kernel, codec.element.bits, words, scales, factor, block, out)
 
 
-def _spread(kernel: Kernel, bits: int, words: Array, scales: Array, factor: float, block: int,
-            out: Array) -> None:
+def _spread(
+    kernel: Kernel, bits: int, words: Array, scales: Array, factor: float, block: int, out: Array
+) -> None:
     """Run the kernel on ranges of lines; of blocks, where those are whole bytes."""
     lines, n = out.shape
     if n % block == 0 and block * bits % 8 == 0 and words.shape == (lines, n * bits // 8):
@@ -94,8 +96,9 @@ def decode_codes(codes: Array, codec: Codec, out: Array) -> None:
     if kernel is None:
         kernel = _codes[codec.element] = codes_kernel(codec.element)
     if kernel(codes, out):
-        raise ShapeError(f"decode: codes {codes.shape}, out {out.shape}", "equal sizes",
-                         "Allocate out from codes.shape.")
+        raise ShapeError(
+            f"decode: codes {codes.shape}, out {out.shape}", "equal sizes", "Allocate out from codes.shape."
+        )
 
 
 def _kernel(codec: Codec) -> Kernel:
@@ -111,8 +114,11 @@ def _kernel(codec: Codec) -> Kernel:
 
 def _misfit(words: Array, scales: Array, out: Array, block: int) -> ShapeError:
     given = f"words {words.shape}, scales {scales.shape}, out {out.shape}, block {block}"
-    return ShapeError(f"dequantize: {given}", "as many lines in each, a scale a block, a code a value",
-                      "Allocate out from the shape that was quantized.")
+    return ShapeError(
+        f"dequantize: {given}",
+        "as many lines in each, a scale a block, a code a value",
+        "Allocate out from the shape that was quantized.",
+    )
 
 
 def decode_pass(element: ElementCodec) -> Callable[..., None]:
@@ -170,17 +176,28 @@ def lines_kernel(codec: Codec) -> Kernel:
                 if not direct:
                     begin = start * width % GROUP
                     at = (start * width - begin) * bits // 8
-                    unpack(part(packed, line * line_bytes + at, line_bytes - at),
-                           part(scratch, 0, begin + count * span))
+                    unpack(
+                        part(packed, line * line_bytes + at, line_bytes - at),
+                        part(scratch, 0, begin + count * span),
+                    )
                     codes = scratch
-                decode_tile(rows(codes, begin, count, span), used,
-                            rows(values, line * n + start * width, count, span))
+                decode_tile(
+                    rows(codes, begin, count, span), used, rows(values, line * n + start * width, count, span)
+                )
                 start += count
         return 0
 
-    return compile_cpu(kernel, signature(
-        "int64", array("uint8", 2, False), scale_array(codec.scale, 2, False), "float64", "int64",
-        array("float32", 2)))
+    return compile_cpu(
+        kernel,
+        signature(
+            "int64",
+            array("uint8", 2, False),
+            scale_array(codec.scale, 2, False),
+            "float64",
+            "int64",
+            array("float32", 2),
+        ),
+    )
 
 
 def codes_kernel(element: ElementCodec) -> Kernel:

@@ -29,8 +29,16 @@ _blocks_by_id: dict[int, tuple[Codec, Callable[..., int]]] = {}
 IDENTITIES = 1024
 
 
-def quantize_lines(x: Array, codec: Codec, block: int, words: Array, scales: Array,
-                   tensor_amax: float = 0.0, given: Array | None = None, draw: Draw | None = None) -> None:
+def quantize_lines(
+    x: Array,
+    codec: Codec,
+    block: int,
+    words: Array,
+    scales: Array,
+    tensor_amax: float = 0.0,
+    given: Array | None = None,
+    draw: Draw | None = None,
+) -> None:
     """Encode lines whose blocks run along them.
 
     Args:
@@ -73,8 +81,9 @@ def quantize_lines(x: Array, codec: Codec, block: int, words: Array, scales: Arr
     _spread(kernel, codec, (x, words, scales, given), block, amax, key)
 
 
-def _spread(kernel: Callable[..., int], codec: Codec, arrays: tuple[Array, ...], block: int, amax: float,
-            key: Array) -> None:
+def _spread(
+    kernel: Callable[..., int], codec: Codec, arrays: tuple[Array, ...], block: int, amax: float, key: Array
+) -> None:
     """Run the kernel on ranges of lines; of blocks, where those are whole bytes and lines are too few."""
     x, words, scales, given = arrays
     lines, n = x.shape
@@ -88,16 +97,25 @@ def _spread(kernel: Callable[..., int], codec: Codec, arrays: tuple[Array, ...],
 
     def piece(start: int, stop: int) -> int:
         part = given[start:stop] if codec.given else NO_LINES
-        return kernel(x[start:stop], words[start:stop], scales[start:stop], block, amax, part, key,
-                      start * x.shape[1])
+        return kernel(
+            x[start:stop], words[start:stop], scales[start:stop], block, amax, part, key, start * x.shape[1]
+        )
 
     if any(run(piece, ranges(len(x), threads()))):
         raise _misfit(x, words, scales, block)
 
 
-def quantize_blocks(x: Array, counts: Array | None, codec: Codec, codes: Array, scales: Array,
-                    tensor_amax: float = 0.0, given: Array | None = None, draw: Draw | None = None,
-                    index: Array | None = None) -> None:
+def quantize_blocks(
+    x: Array,
+    counts: Array | None,
+    codec: Codec,
+    codes: Array,
+    scales: Array,
+    tensor_amax: float = 0.0,
+    given: Array | None = None,
+    draw: Draw | None = None,
+    index: Array | None = None,
+) -> None:
     """Encode blocks that were gathered one a row, to one code a byte.
 
     Args:
@@ -142,9 +160,12 @@ def key_of(draw: Draw) -> Array:
     return np.array([seed & WORD, seed >> 32 & WORD, stream & WORD, stream >> 32 & WORD], np.uint32)
 
 
-def _kernel(codec: Codec, by_value: dict[Codec, Callable[..., int]],
-            by_id: dict[int, tuple[Codec, Callable[..., int]]],
-            make: Callable[[Codec], Callable[..., int]]) -> Callable[..., int]:
+def _kernel(
+    codec: Codec,
+    by_value: dict[Codec, Callable[..., int]],
+    by_id: dict[int, tuple[Codec, Callable[..., int]]],
+    make: Callable[[Codec], Callable[..., int]],
+) -> Callable[..., int]:
     kernel = by_value.get(codec)
     if kernel is None:
         kernel = by_value[codec] = make(codec)
@@ -155,11 +176,16 @@ def _kernel(codec: Codec, by_value: dict[Codec, Callable[..., int]],
 
 
 def _misfit(x: Array, words: Array, scales: Array, block: int) -> ShapeError:
-    return ShapeError(f"quantize: x {x.shape}, codes {words.shape}, scales {scales.shape}, block {block}",
-                      "as many lines in each, a scale a block, room for every code",
-                      "Allocate the results from x.shape.")
+    return ShapeError(
+        f"quantize: x {x.shape}, codes {words.shape}, scales {scales.shape}, block {block}",
+        "as many lines in each, a scale a block, room for every code",
+        "Allocate the results from x.shape.",
+    )
 
 
 def _no_draw(codec: Codec) -> ArgumentError:
-    return ArgumentError(f"rounding {codec.rounding!r} without random numbers", "draw=(seed, stream)",
-                         "Pass a draw, and for blocks the index of every value.")
+    return ArgumentError(
+        f"rounding {codec.rounding!r} without random numbers",
+        "draw=(seed, stream)",
+        "Pass a draw, and for blocks the index of every value.",
+    )

@@ -25,9 +25,20 @@ def lines_kernel(codec: Codec) -> Callable[..., int]:
     """The compiled ``kernel(x, words, scales, block, amax, given, key, first) -> misfit`` of lines."""
     register()
     make = byte_lines if codec.element.bits == 8 else packed_lines
-    return compile_cpu(make(codec), signature(
-        "int64", array("float32", 2, False), array("uint8", 2), scale_array(codec.scale, 2), "int64",
-        "float64", array("float32", 2, False), array("uint32", 1, False), "int64"))
+    return compile_cpu(
+        make(codec),
+        signature(
+            "int64",
+            array("float32", 2, False),
+            array("uint8", 2),
+            scale_array(codec.scale, 2),
+            "int64",
+            "float64",
+            array("float32", 2, False),
+            array("uint32", 1, False),
+            "int64",
+        ),
+    )
 
 
 def byte_lines(codec: Codec) -> Callable[..., int]:
@@ -40,8 +51,12 @@ def byte_lines(codec: Codec) -> Callable[..., int]:
         lines, n, line_bytes, blocks, width = line_layout(x.shape, words.shape[1], block, 8)
         if misfit(x, words, scales, lines * blocks, 8) or given_scales and given.size != scales.size:
             return 1
-        flat, out, stored, real_scales = (flattened(x), flattened(words), viewed(flattened(scales), like),
-                                          flattened(given))
+        flat, out, stored, real_scales = (
+            flattened(x),
+            flattened(words),
+            viewed(flattened(scales), like),
+            flattened(given),
+        )
         full = n // width
         tile = min(tile_blocks(width, 8), full)
         draws = np.empty(tile * width + 16 if drawn else 0, np.uint16)
@@ -55,13 +70,25 @@ def byte_lines(codec: Codec) -> Callable[..., int]:
                 span = width if start < full else n - start * width
                 at, row = line * n + start * width, line * blocks + start
                 tile_x, random = rows(flat, at, count, span), draw(draws, first + at, count, span, key)
-                measured, factors, limits = (part(work, 0, count), part(work, tile, count),
-                                             part(work, 2 * tile, count))
+                measured, factors, limits = (
+                    part(work, 0, count),
+                    part(work, tile, count),
+                    part(work, 2 * tile, count),
+                )
                 measure(tile_x, NO_COUNTS, measured)
-                choose(tile_x, measured, part(real_scales, row, count), part(stored, row, count), factors,
-                       limits, random, tensor)
-                encode(tile_x, factors, limits, random,
-                       rows(out, line * line_bytes + start * width, count, span))
+                choose(
+                    tile_x,
+                    measured,
+                    part(real_scales, row, count),
+                    part(stored, row, count),
+                    factors,
+                    limits,
+                    random,
+                    tensor,
+                )
+                encode(
+                    tile_x, factors, limits, random, rows(out, line * line_bytes + start * width, count, span)
+                )
                 start += count
             for i in range(line * line_bytes + n, (line + 1) * line_bytes):
                 out[i] = 0
@@ -81,8 +108,12 @@ def packed_lines(codec: Codec) -> Callable[..., int]:
         lines, n, line_bytes, blocks, width = line_layout(x.shape, words.shape[1], block, bits)
         if misfit(x, words, scales, lines * blocks, bits) or given_scales and given.size != scales.size:
             return 1
-        flat, out, stored, real_scales = (flattened(x), flattened(words), viewed(flattened(scales), like),
-                                          flattened(given))
+        flat, out, stored, real_scales = (
+            flattened(x),
+            flattened(words),
+            viewed(flattened(scales), like),
+            flattened(given),
+        )
         full = n // width
         tile = min(tile_blocks(width, bits), full)
         draws = np.empty(tile * width + 16 if drawn else 0, np.uint16)
@@ -96,11 +127,22 @@ def packed_lines(codec: Codec) -> Callable[..., int]:
                 span = width if start < full else n - start * width
                 at, row = line * n + start * width, line * blocks + start
                 tile_x, random = rows(flat, at, count, span), draw(draws, first + at, count, span, key)
-                measured, factors, limits = (part(work, 0, count), part(work, tile, count),
-                                             part(work, 2 * tile, count))
+                measured, factors, limits = (
+                    part(work, 0, count),
+                    part(work, tile, count),
+                    part(work, 2 * tile, count),
+                )
                 measure(tile_x, NO_COUNTS, measured)
-                choose(tile_x, measured, part(real_scales, row, count), part(stored, row, count), factors,
-                       limits, random, tensor)
+                choose(
+                    tile_x,
+                    measured,
+                    part(real_scales, row, count),
+                    part(stored, row, count),
+                    factors,
+                    limits,
+                    random,
+                    tensor,
+                )
                 encode(tile_x, factors, limits, random, rows(codes, filled, count, span))
                 start, filled = start + count, filled + count * span
                 if start < full or start == blocks:
@@ -123,8 +165,13 @@ def blocks_kernel(codec: Codec) -> Callable[..., int]:
 
     def kernel(x, counts, codes, scales, tensor_amax, given, key, index):
         blocks, n = x.shape
-        if (codes.shape != x.shape or scales.size != blocks or (drawn and index.shape != x.shape)
-                or (counts.size and counts.size != blocks) or (given_scales and given.size != blocks)):
+        if (
+            codes.shape != x.shape
+            or scales.size != blocks
+            or (drawn and index.shape != x.shape)
+            or (counts.size and counts.size != blocks)
+            or (given_scales and given.size != blocks)
+        ):
             return 1
         flat, out, stored = flattened(x), flattened(codes), viewed(scales, like)
         tile = tile_blocks(max(n, 1), 8)
@@ -134,20 +181,41 @@ def blocks_kernel(codec: Codec) -> Callable[..., int]:
         for start in range(0, blocks if n else 0, tile):
             count = min(tile, blocks - start)
             tile_x, random = rows(flat, start * n, count, n), rows(draws, 0, count if drawn else 0, n)
-            measured, factors, limits = (part(work, 0, count), part(work, tile, count),
-                                         part(work, 2 * tile, count))
+            measured, factors, limits = (
+                part(work, 0, count),
+                part(work, tile, count),
+                part(work, 2 * tile, count),
+            )
             if drawn:
                 draw_indexed(random, rows(flattened(index), start * n, count, n), key)
             measure(tile_x, part(counts, start, count if counts.size else 0), measured)
-            choose(tile_x, measured, part(given, start, count), part(stored, start, count), factors, limits,
-                   random, tensor)
+            choose(
+                tile_x,
+                measured,
+                part(given, start, count),
+                part(stored, start, count),
+                factors,
+                limits,
+                random,
+                tensor,
+            )
             encode(tile_x, factors, limits, random, rows(out, start * n, count, n))
         return 0
 
-    return compile_cpu(kernel, signature(
-        "int64", array("float32", 2, False), array("int64", 1, False), array("uint8", 2),
-        scale_array(codec.scale, 1), "float64", array("float32", 1, False), array("uint32", 1, False),
-        array("int64", 2, False)))
+    return compile_cpu(
+        kernel,
+        signature(
+            "int64",
+            array("float32", 2, False),
+            array("int64", 1, False),
+            array("uint8", 2),
+            scale_array(codec.scale, 1),
+            "float64",
+            array("float32", 1, False),
+            array("uint32", 1, False),
+            array("int64", 2, False),
+        ),
+    )
 
 
 def drawing(codec: Codec) -> Callable[..., np.ndarray]:

@@ -38,7 +38,12 @@ def signature(result: str, *arguments: ArrayType | str) -> Any:
     def numba_type(argument: ArrayType | str) -> Any:
         if isinstance(argument, str):
             return getattr(types, argument)
-        return types.Array(getattr(types, argument.dtype), argument.ndim, "C", readonly=not argument.written,
-                           aligned=argument.written)
+        return types.Array(
+            getattr(types, argument.dtype),
+            argument.ndim,
+            "C",
+            readonly=not argument.written,
+            aligned=argument.written,
+        )
 
     return getattr(types, result)(*(numba_type(argument) for argument in arguments))

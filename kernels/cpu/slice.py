@@ -68,9 +68,11 @@ def _spread(kernel: Callable[..., int], source: Array, target: Array, values: in
 
 
 def _misfit(source: Array, target: Array) -> ShapeError:
-    return ShapeError(f"packing: from {source.shape} to {target.shape}",
-                      "as many lines in both, each with room for the codes",
-                      "Allocate ceil(n * bits / 32) words a line.")
+    return ShapeError(
+        f"packing: from {source.shape} to {target.shape}",
+        "as many lines in both, each with room for the codes",
+        "Allocate ceil(n * bits / 32) words a line.",
+    )
 
 
 @cache
@@ -85,13 +87,13 @@ def pack_kernel(bits: int) -> Callable[..., int]:
             return 1
         scratch = np.empty(TILE, np.uint8)
         for line in range(codes.shape[0]):
-            words[line, (n * bits + 7) // 8:] = 0
+            words[line, (n * bits + 7) // 8 :] = 0
             for start in range(0, n, TILE):
                 size = min(TILE, n - start)
-                scratch[:size] = codes[line, start:start + size]
-                scratch[size:padded(size)] = 0
+                scratch[:size] = codes[line, start : start + size]
+                scratch[size : padded(size)] = 0
                 last = start * bits // 8 + (size * bits + 7) // 8
-                pack(scratch[:padded(size)], words[line, start * bits // 8:last])
+                pack(scratch[: padded(size)], words[line, start * bits // 8 : last])
         return 0
 
     return compile_cpu(kernel, signature("int64", array("uint8", 2, False), array("uint8", 2)))

@@ -45,4 +45,4 @@ def line_layout(shape, line_bytes, block, bits):
 @scalar
 def misfit(x, words, scales, blocks, bits):
     """Whether the results don't fit the lines."""
-    return (x.shape[0] != words.shape[0] or words.shape[1] * 8 < x.shape[1] * bits or scales.size != blocks)
+    return x.shape[0] != words.shape[0] or words.shape[1] * 8 < x.shape[1] * bits or scales.size != blocks

@@ -16,12 +16,12 @@ Array = np.ndarray
 
 def part(flat: Array, start: int, count: int) -> Array:
     """``flat[start:start + count]``. Unchecked in compiled kernels, and valid as long as ``flat`` is."""
-    return flat[start:start + count]
+    return flat[start : start + count]
 
 
 def rows(flat: Array, start: int, count: int, n: int) -> Array:
     """``count`` rows of ``n`` values from ``start`` on, as (count, n); as unchecked as ``part``."""
-    return flat[start:start + count * n].reshape(count, n)
+    return flat[start : start + count * n].reshape(count, n)
 
 
 def flattened(x: Array) -> Array:
@@ -41,8 +41,9 @@ def register() -> None:
     from numba.extending import lower_builtin, type_callable
 
     def array_of(source: Any, ndim: int, dtype: Any = None) -> Any:
-        return types.Array(dtype or source.dtype, ndim, "C", readonly=not source.mutable,
-                           aligned=source.aligned)
+        return types.Array(
+            dtype or source.dtype, ndim, "C", readonly=not source.mutable, aligned=source.aligned
+        )
 
     type_callable(part)(lambda context: lambda flat, start, count: array_of(flat, 1))
     type_callable(rows)(lambda context: lambda flat, start, count, n: array_of(flat, 2))
@@ -59,8 +60,10 @@ def _lower_part(context: Any, builder: Any, sig: Any, args: Any) -> Any:
     """A pointer to ``start`` and the shape that follows."""
     from numba import types
 
-    start, *shape = (context.cast(builder, value, kind, types.intp)
-                     for value, kind in zip(args[1:], sig.args[1:], strict=True))
+    start, *shape = (
+        context.cast(builder, value, kind, types.intp)
+        for value, kind in zip(args[1:], sig.args[1:], strict=True)
+    )
     source = context.make_array(sig.args[0])(context, builder, args[0])
     return _array(context, builder, sig.return_type, builder.gep(source.data, [start]), shape)
 

@@ -32,15 +32,20 @@ class ElementFunctions(NamedTuple):
     top: np.uint32
 
 
-def element_functions(element: ElementCodec, rounding: str = "nearest",
-                      nonfinite: str = "propagate") -> ElementFunctions:
+def element_functions(
+    element: ElementCodec, rounding: str = "nearest", nonfinite: str = "propagate"
+) -> ElementFunctions:
     """The scalar functions of ``element``."""
     if element.kind == "minifloat" and element.mantissa == 0:
         element = powers_as_table(element)
     kind = KINDS[element.kind]
     top = bits_of(max(element.maximum, -element.minimum))
-    return ElementFunctions(kind.encoder(element, rounding, nonfinite == "saturate"), kind.decoder(element),
-                            largest_finite(element), top)
+    return ElementFunctions(
+        kind.encoder(element, rounding, nonfinite == "saturate"),
+        kind.decoder(element),
+        largest_finite(element),
+        top,
+    )
 
 
 def powers_as_table(element: ElementCodec) -> ElementCodec:
@@ -82,5 +87,3 @@ def stored_magnitudes(element: ElementCodec) -> np.ndarray:
     values = np.array([decode(np.uint32(code)) for code in range(1 << element.bits)], np.float32)
     kept = values[(values >= F(element.minimum)) & (values <= F(element.maximum))]
     return np.unique(np.abs(kept))
-
-

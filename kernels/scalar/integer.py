@@ -81,5 +81,3 @@ def decoder(element: ElementCodec):
         return F(F(real(U(U(U(c & mask) ^ flip) | exponent)) - offset) * step)
 
     return decode
-
-

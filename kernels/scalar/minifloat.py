@@ -150,5 +150,3 @@ def magnitude(mantissa: int, bias: int):
         return real(U(v + offset)) if code >= normal else F(real(U(v + subnormal)) - least)
 
     return value
-
-

@@ -205,5 +205,3 @@ def tensor_factors(codec: Codec):
 def single_level(amax):
     """No tensor scale."""
     return UNIT, UNIT, UNIT, UNIT
-
-

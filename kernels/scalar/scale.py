@@ -50,11 +50,18 @@ def scale_functions(name: str, rule: str) -> ScaleFunctions:
     if name == "ue8m0":
         return ScaleFunctions(encode_ue8m0, decode_ue8m0, ALL_ONES, ZERO, 2.0**127, np.uint8)
     if name == "ue4m3":
-        return ScaleFunctions(small_encoder(3, 7, 448.0, up), small_decoder(3, 7, 0x7F), U(0x7F), ZERO, 448.0,
-                              np.uint8)
+        return ScaleFunctions(
+            small_encoder(3, 7, 448.0, up), small_decoder(3, 7, 0x7F), U(0x7F), ZERO, 448.0, np.uint8
+        )
     if name == "f16":
-        return ScaleFunctions(small_encoder(10, 15, 65504.0, up), small_decoder(10, 15, 0x7C00), U(0x7E00),
-                              ONE, 65504.0, np.uint16)
+        return ScaleFunctions(
+            small_encoder(10, 15, 65504.0, up),
+            small_decoder(10, 15, 0x7C00),
+            U(0x7E00),
+            ONE,
+            65504.0,
+            np.uint16,
+        )
     if name == "bf16":
         top = float(real(U(0x7F7F0000)))
         return ScaleFunctions(bf16_encoder(up), decode_bf16, U(0x7FC0), U(0x0080), top, np.uint16)

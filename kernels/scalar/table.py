@@ -113,5 +113,3 @@ def decoder(element: ElementCodec):
 def magnitudes(element: ElementCodec) -> np.ndarray:
     """The magnitudes that may be stored, ascending."""
     return np.unique(np.abs(finite_codes(element)[0]))
-
-

@@ -35,8 +35,13 @@ kernels = [make(codec_of(scheme(name))) for name in {names}
 
 
 def in_new_process(script: str, cache: Path) -> str:
-    done = subprocess.run([sys.executable, "-c", script], timeout=300, capture_output=True, text=True,
-                          env=os.environ | {"NUMBA_CACHE_DIR": str(cache)})
+    done = subprocess.run(
+        [sys.executable, "-c", script],
+        timeout=300,
+        capture_output=True,
+        text=True,
+        env=os.environ | {"NUMBA_CACHE_DIR": str(cache)},
+    )
     assert done.returncode == 0, done.stderr
     return done.stdout
 
@@ -75,8 +80,10 @@ def test_an_edit_of_any_source_names_another_cache(tmp_path: Path) -> None:
 
 
 def test_only_old_caches_of_other_versions_are_removed(tmp_path: Path) -> None:
-    ours, old, young, foreign = (tmp_path / name for name in (
-        bind.FOLDER + "0", bind.FOLDER + "1", bind.FOLDER + "2", "something else"))
+    ours, old, young, foreign = (
+        tmp_path / name
+        for name in (bind.FOLDER + "0", bind.FOLDER + "1", bind.FOLDER + "2", "something else")
+    )
     for folder in (ours, old, young, foreign):
         folder.mkdir()
     long_ago = time.time() - 2 * bind.KEPT_SECONDS
@@ -129,5 +136,6 @@ def test_results_that_do_not_fit_are_refused() -> None:
 def test_stochastic_rounding_asks_for_a_draw() -> None:
     x = np.zeros((2, 64), np.float32)
     with pytest.raises(ArgumentError, match="random"):
-        quantize.quantize_lines(x, CODECS["int8 stochastic"], block_of("int8 stochastic"),
-                                *results("int8 stochastic", x))
+        quantize.quantize_lines(
+            x, CODECS["int8 stochastic"], block_of("int8 stochastic"), *results("int8 stochastic", x)
+        )

@@ -23,8 +23,9 @@ def interpreted(name: str, x: np.ndarray, amax: float) -> tuple[np.ndarray, np.n
     stored = scales.view(np.uint16) if scales.dtype.itemsize == 2 else scales
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        misfit = make(codec)(x, words, stored, block_of(name), amax, quantize.NO_LINES,
-                             quantize.key_of(DRAW), 0)
+        misfit = make(codec)(
+            x, words, stored, block_of(name), amax, quantize.NO_LINES, quantize.key_of(DRAW), 0
+        )
     assert misfit == 0
     return words, scales
 

@@ -84,6 +84,11 @@ if child == 0:
 assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
 assert pool.run(lambda a, b: b, pieces) == [1, 2, 3]
 """
-    done = subprocess.run([sys.executable, "-c", script], timeout=60, capture_output=True, text=True,
-                          env=os.environ | {"AUTOQ_NUM_THREADS": "3"})
+    done = subprocess.run(
+        [sys.executable, "-c", script],
+        timeout=60,
+        capture_output=True,
+        text=True,
+        env=os.environ | {"AUTOQ_NUM_THREADS": "3"},
+    )
     assert done.returncode == 0, done.stderr
