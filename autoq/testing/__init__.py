@@ -1,1 +1,3 @@
 """Tools for testing code that uses autoq: the oracle of every byte it writes."""
+
+from . import reference as reference
