@@ -22,8 +22,11 @@ def register_scheme(name: str, scheme: QuantScheme) -> QuantScheme:
         'mxfp8'
     """
     if CATALOG.setdefault(name, scheme) != scheme:
-        raise SchemeError(f"scheme {name!r} already exists with other fields",
-                          "a new name, or the same scheme again", "Register it under another name.")
+        raise SchemeError(
+            f"scheme {name!r} already exists with other fields",
+            "a new name, or the same scheme again",
+            "Register it under another name.",
+        )
     _NAMES.setdefault(scheme, name)
     return scheme
 

@@ -63,22 +63,35 @@ class ElementFormat:
 
     def __post_init__(self) -> None:
         if self.kind not in KINDS:
-            raise SchemeError(f"element {self.name!r}: kind is {self.kind!r}", " | ".join(KINDS),
-                              "Use a table for values that no formula gives.")
+            raise SchemeError(
+                f"element {self.name!r}: kind is {self.kind!r}",
+                " | ".join(KINDS),
+                "Use a table for values that no formula gives.",
+            )
         if not 1 <= self.bits <= 8:
-            raise SchemeError(f"element {self.name!r}: {self.bits} bits", "1 to 8 bits",
-                              "Wider values are dense dtypes.")
+            raise SchemeError(
+                f"element {self.name!r}: {self.bits} bits", "1 to 8 bits", "Wider values are dense dtypes."
+            )
         if self.kind == "minifloat" and self.bits != 1 + self.exponent_bits + self.mantissa_bits:
-            raise SchemeError(f"element {self.name!r}: {self.bits} bits, but 1 + {self.exponent_bits} + "
-                              f"{self.mantissa_bits} in sign, exponent and mantissa",
-                              "bits == 1 + exponent_bits + mantissa_bits", "Correct one of the three.")
+            raise SchemeError(
+                f"element {self.name!r}: {self.bits} bits, but 1 + {self.exponent_bits} + "
+                f"{self.mantissa_bits} in sign, exponent and mantissa",
+                "bits == 1 + exponent_bits + mantissa_bits",
+                "Correct one of the three.",
+            )
         if self.kind == "table" and (self.table is None or len(self.table) != 1 << self.bits):
-            raise SchemeError(f"element {self.name!r}: the table doesn't list every code",
-                              f"{1 << self.bits} values", "Give one value a code, in code order.")
+            raise SchemeError(
+                f"element {self.name!r}: the table doesn't list every code",
+                f"{1 << self.bits} values",
+                "Give one value a code, in code order.",
+            )
         missing = {self.maximum, self.minimum}.difference(self.values.tolist())
         if missing or not self.minimum < self.maximum:
-            raise SchemeError(f"element {self.name!r}: range [{self.minimum}, {self.maximum}]",
-                              "two different values that some code has", "Correct minimum and maximum.")
+            raise SchemeError(
+                f"element {self.name!r}: range [{self.minimum}, {self.maximum}]",
+                "two different values that some code has",
+                "Correct minimum and maximum.",
+            )
 
     @cached_property
     def values(self) -> Array:
@@ -125,10 +138,27 @@ class ElementFormat:
         return self.nan_codes[0] if self.nan_codes else None
 
 
-def _minifloat(name: str, exponent_bits: int, mantissa_bits: int, bias: int, maximum: float,
-               has_inf: bool = False, nan_codes: tuple[int, ...] = ()) -> ElementFormat:
-    return ElementFormat(name, 1 + exponent_bits + mantissa_bits, "minifloat", maximum, -maximum,
-                         exponent_bits, mantissa_bits, bias, has_inf=has_inf, nan_codes=nan_codes)
+def _minifloat(
+    name: str,
+    exponent_bits: int,
+    mantissa_bits: int,
+    bias: int,
+    maximum: float,
+    has_inf: bool = False,
+    nan_codes: tuple[int, ...] = (),
+) -> ElementFormat:
+    return ElementFormat(
+        name,
+        1 + exponent_bits + mantissa_bits,
+        "minifloat",
+        maximum,
+        -maximum,
+        exponent_bits,
+        mantissa_bits,
+        bias,
+        has_inf=has_inf,
+        nan_codes=nan_codes,
+    )
 
 
 def _integer(name: str, bits: int, step: float = 1.0, full: bool = False) -> ElementFormat:
@@ -151,8 +181,11 @@ def register_element(element: ElementFormat) -> ElementFormat:
         True
     """
     if ELEMENTS.setdefault(element.name, element) != element:
-        raise SchemeError(f"element {element.name!r} already exists with other fields",
-                          "a new name, or the same record again", "Register it under another name.")
+        raise SchemeError(
+            f"element {element.name!r} already exists with other fields",
+            "a new name, or the same record again",
+            "Register it under another name.",
+        )
     return element
 
 

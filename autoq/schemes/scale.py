@@ -69,8 +69,9 @@ class ScaleFormat:
             values = np.ldexp(1.0, field + self.minimum_exponent)
         else:
             fraction = np.ldexp(mantissa.astype(np.float64), -self.mantissa_bits)
-            values = np.ldexp(np.where(field > 0, 1 + fraction, fraction),
-                              np.maximum(field, 1) - 1 + self.minimum_exponent)
+            values = np.ldexp(
+                np.where(field > 0, 1 + fraction, fraction), np.maximum(field, 1) - 1 + self.minimum_exponent
+            )
         values = np.where(codes >= (self.nan_code or 256), np.nan, values).astype(np.float32)
         values.flags.writeable = False
         return values
@@ -95,18 +96,30 @@ def register_scale(scale: ScaleFormat) -> ScaleFormat:
         True
     """
     if SCALES.setdefault(scale.name, scale) != scale:
-        raise SchemeError(f"scale {scale.name!r} already exists with other fields",
-                          "a new name, or the same record again", "Register it under another name.")
+        raise SchemeError(
+            f"scale {scale.name!r} already exists with other fields",
+            "a new name, or the same record again",
+            "Register it under another name.",
+        )
     return scale
 
 
 NVFP4_RULES = ("te", "torchao", "four_over_six")
 
 for _scale in (
-    ScaleFormat("ue8m0", "uint8", 2.0**127, 2.0**-127, 0, -127,
-                rules=("round_up", "floor", "ceil", "even"), nan_code=0xFF),
-    ScaleFormat("ue4m3", "uint8", 448.0, 0.0, 3, -6,
-                two_level_rules=("round_up", *NVFP4_RULES), nan_code=0x7F),
+    ScaleFormat(
+        "ue8m0",
+        "uint8",
+        2.0**127,
+        2.0**-127,
+        0,
+        -127,
+        rules=("round_up", "floor", "ceil", "even"),
+        nan_code=0xFF,
+    ),
+    ScaleFormat(
+        "ue4m3", "uint8", 448.0, 0.0, 3, -6, two_level_rules=("round_up", *NVFP4_RULES), nan_code=0x7F
+    ),
     ScaleFormat("f32", "float32", float(np.finfo(np.float32).max), 2.0**-126, 23, -126),
     ScaleFormat("f16", "float16", 65504.0, 2.0**-24, 10, -14, two_level_rules=("round_up", "nearest")),
     ScaleFormat("bf16", "bfloat16", float(ml_dtypes.finfo(ml_dtypes.bfloat16).max), 2.0**-126, 7, -126),

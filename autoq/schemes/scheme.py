@@ -62,12 +62,27 @@ class QuantScheme:
     _key: tuple[Any, ...]
     _hash: int
 
-    def __init__(self, element: str | ElementFormat, block: Iterable[int] | int | None = (32,),
-                 scale: str | ScaleFormat = "f32", tensor_scale: bool = False, scale_rule: str = "round_up",
-                 rounding: str = "nearest", nonfinite: str = "propagate",
-                 calibration: str = "abs_max") -> None:
-        key = (getattr(element, "name", element), _trimmed(block), getattr(scale, "name", scale),
-               tensor_scale, scale_rule, rounding, nonfinite, calibration)
+    def __init__(
+        self,
+        element: str | ElementFormat,
+        block: Iterable[int] | int | None = (32,),
+        scale: str | ScaleFormat = "f32",
+        tensor_scale: bool = False,
+        scale_rule: str = "round_up",
+        rounding: str = "nearest",
+        nonfinite: str = "propagate",
+        calibration: str = "abs_max",
+    ) -> None:
+        key = (
+            getattr(element, "name", element),
+            _trimmed(block),
+            getattr(scale, "name", scale),
+            tensor_scale,
+            scale_rule,
+            rounding,
+            nonfinite,
+            calibration,
+        )
         for name, value in zip(FIELDS, key, strict=True):
             object.__setattr__(self, name, value)
         object.__setattr__(self, "_key", key)
@@ -75,8 +90,9 @@ class QuantScheme:
         object.__setattr__(self, "_hash", hash(key))
 
     def __setattr__(self, name: str, value: Any) -> None:
-        raise SchemeError(f"{name} of a QuantScheme can't be set", "schemes are immutable",
-                          f"Use scheme.replace({name}=…).")
+        raise SchemeError(
+            f"{name} of a QuantScheme can't be set", "schemes are immutable", f"Use scheme.replace({name}=…)."
+        )
 
     def __delattr__(self, name: str) -> None:
         raise SchemeError(f"{name} of a QuantScheme can't be deleted", "schemes are immutable")
@@ -156,8 +172,9 @@ class QuantScheme:
         """
         unknown = [name for name in changes if name not in FIELDS]
         if unknown:
-            raise SchemeError(f"QuantScheme has no field {unknown[0]!r}", ", ".join(FIELDS),
-                              "Correct the name.")
+            raise SchemeError(
+                f"QuantScheme has no field {unknown[0]!r}", ", ".join(FIELDS), "Correct the name."
+            )
         return QuantScheme(**{**dict(zip(FIELDS, self._key, strict=True)), **changes})
 
     def innermost(self, rank: int | None = None) -> QuantScheme:
@@ -213,9 +230,11 @@ class QuantScheme:
         if self.block is None:
             return (0,) * rank
         if len(self.block) > rank:
-            raise ShapeError(f"{self.name}: blocks of {len(self.block)} axes on a tensor of {rank}",
-                             f"at least {len(self.block)} axes",
-                             "Reshape the tensor, or use a scheme whose block has fewer axes.")
+            raise ShapeError(
+                f"{self.name}: blocks of {len(self.block)} axes on a tensor of {rank}",
+                f"at least {len(self.block)} axes",
+                "Reshape the tensor, or use a scheme whose block has fewer axes.",
+            )
         return (1,) * (rank - len(self.block)) + self.block
 
 
@@ -228,8 +247,11 @@ def _trimmed(block: Any) -> tuple[int, ...] | None:
     except AttributeError:
         extents = ()
     if not extents or min(extents) < 1:
-        raise SchemeError(f"block={block!r}", "None, or a tuple of extents of at least 1",
-                          "Pass block=(32,), or None for one block a tensor.")
+        raise SchemeError(
+            f"block={block!r}",
+            "None, or a tuple of extents of at least 1",
+            "Pass block=(32,), or None for one block a tensor.",
+        )
     while len(extents) > 1 and extents[0] == 1:
         extents = extents[1:]
     return extents
@@ -238,11 +260,17 @@ def _trimmed(block: Any) -> tuple[int, ...] | None:
 def _validate(scheme: QuantScheme) -> None:
     element, scale = scheme.element_format, scheme.scale_format
     if scheme.tensor_scale and not scale.two_level_rules:
-        raise SchemeError(f"a tensor scale over {scale.name} block scales", "ue4m3 or f16 block scales",
-                          "Leave tensor_scale out, or change the scale.")
+        raise SchemeError(
+            f"a tensor scale over {scale.name} block scales",
+            "ue4m3 or f16 block scales",
+            "Leave tensor_scale out, or change the scale.",
+        )
     if scheme.tensor_scale and (scheme.block is None or scheme.calibration != "abs_max"):
-        raise SchemeError(f"a tensor scale with block={scheme.block}, calibration={scheme.calibration!r}",
-                          "a block, and abs_max", "Leave tensor_scale out, or change the other.")
+        raise SchemeError(
+            f"a tensor scale with block={scheme.block}, calibration={scheme.calibration!r}",
+            "a block, and abs_max",
+            "Leave tensor_scale out, or change the other.",
+        )
     rules = scale.two_level_rules if scheme.tensor_scale else scale.rules
     if element.name != "e2m1":
         rules = tuple(rule for rule in rules if rule not in NVFP4_RULES)
@@ -257,5 +285,6 @@ def _validate(scheme: QuantScheme) -> None:
 def _check_choice(scheme: QuantScheme, field: str, allowed: tuple[Any, ...], where: str = "") -> None:
     value = getattr(scheme, field)
     if value not in allowed:
-        raise SchemeError(f"{field}={value!r}{where}", " | ".join(map(str, allowed)),
-                          f"Pass {field}={allowed[0]!r}.")
+        raise SchemeError(
+            f"{field}={value!r}{where}", " | ".join(map(str, allowed)), f"Pass {field}={allowed[0]!r}."
+        )

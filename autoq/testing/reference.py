@@ -76,8 +76,11 @@ def quantize(x: Array, scheme: QuantScheme, *, scales: Any = None, draw: Draw | 
         x = np.asarray(x).astype(np.float32)
         _refuse(x, scheme, draw)
         extents = scheme.extents(x.ndim)
-        blocks = _Blocks(to_blocks(x, extents), to_blocks(np.ones(x.shape, bool), extents),
-                         *_draws(x.shape, extents, scheme, draw))
+        blocks = _Blocks(
+            to_blocks(x, extents),
+            to_blocks(np.ones(x.shape, bool), extents),
+            *_draws(x.shape, extents, scheme, draw),
+        )
         codes, values, level = _encode_blocks(blocks, scheme, scales)
         return Reference(from_blocks(codes, x.shape, extents), stored(values, scheme.scale_format), level)
 
@@ -144,8 +147,9 @@ def _refuse(x: Array, scheme: QuantScheme, draw: Draw | None) -> None:
         raise NonFiniteError(f"the value at index {first} is {x[first]}", "finite values")
 
 
-def _draws(shape: tuple[int, ...], extents: tuple[int, ...], scheme: QuantScheme,
-           draw: Draw | None) -> tuple[Array | None, int]:
+def _draws(
+    shape: tuple[int, ...], extents: tuple[int, ...], scheme: QuantScheme, draw: Draw | None
+) -> tuple[Array | None, int]:
     bits = 8 if scheme.rounding == "stochastic8" else 16
     if scheme.rounding == "nearest" or draw is None:
         return None, bits
@@ -153,8 +157,9 @@ def _draws(shape: tuple[int, ...], extents: tuple[int, ...], scheme: QuantScheme
     return to_blocks(drawn.reshape(shape), extents), bits
 
 
-def _encode_blocks(blocks: _Blocks, scheme: QuantScheme,
-                   given: Any) -> tuple[Array, Array, np.float32 | None]:
+def _encode_blocks(
+    blocks: _Blocks, scheme: QuantScheme, given: Any
+) -> tuple[Array, Array, np.float32 | None]:
     """Codes (*grid, m), float32 values of the stored scales, and the tensor scale."""
     finite = np.isfinite(blocks.values) & blocks.real
     bad: Array = np.asarray(~np.isfinite(blocks.values).all(-1))
@@ -231,21 +236,24 @@ def _finite_products(codes: Array, factor: Array, scheme: QuantScheme) -> Array:
     return codes
 
 
-def _better_of_four_and_six(blocks: _Blocks, codes: Array, values: Array, scheme: QuantScheme,
-                            tensor_amax: np.float32) -> tuple[Array, Array]:
+def _better_of_four_and_six(
+    blocks: _Blocks, codes: Array, values: Array, scheme: QuantScheme, tensor_amax: np.float32
+) -> tuple[Array, Array]:
     """Per block the maximum on 6 or on 4, whichever has the smaller squared error; 6 on a tie."""
     finite = np.isfinite(blocks.values) & blocks.real
     amax = np.where(finite, np.abs(blocks.values), F(0)).max(-1, initial=0)
     target = amax * (te_factor(tensor_amax) * (F(1) / F(6))) * F(1.5)
     on_four = nearest(np.minimum(target, FLOAT_MAX), scheme.scale_format)
     four = _codes(blocks, on_four, scheme, tensor_amax)
-    better = _squared_error(blocks, four, on_four, scheme, tensor_amax) < \
-        _squared_error(blocks, codes, values, scheme, tensor_amax)
+    better = _squared_error(blocks, four, on_four, scheme, tensor_amax) < _squared_error(
+        blocks, codes, values, scheme, tensor_amax
+    )
     return np.where(better[..., None], four, codes), np.where(better, on_four, values)
 
 
-def _squared_error(blocks: _Blocks, codes: Array, values: Array, scheme: QuantScheme,
-                   tensor_amax: np.float32) -> Array:
+def _squared_error(
+    blocks: _Blocks, codes: Array, values: Array, scheme: QuantScheme, tensor_amax: np.float32
+) -> Array:
     """float32 sum over a block, in order, of (code · scale - x · S)²."""
     difference = decode(codes, scheme.element) * values[..., None] - blocks.values * te_factor(tensor_amax)
     return np.cumsum(difference * difference, axis=-1, dtype=np.float32)[..., -1]
