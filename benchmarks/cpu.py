@@ -16,7 +16,7 @@ import startup
 import steps
 from report import machine, write_section
 
-SECTIONS = ("codecs", "addition", "steps", "dispatch", "startup", "seeds")
+SECTIONS = ("codecs", "addition", "steps", "dispatch", "startup", "fresh", "seeds")
 
 
 def main() -> None:
@@ -44,6 +44,8 @@ def run(name: str, quick: bool) -> str:
         return addition.section(size, rounds)
     if name == "startup":
         return startup.section(1 if quick else 5)
+    if name == "fresh":
+        return startup.fresh_clone()
     if name == "seeds":
         return seeds.section(5 if quick else seeds.SEEDS)
     return {"steps": steps, "dispatch": dispatch}[name].section(rounds)

@@ -7,7 +7,9 @@ import os
 import subprocess
 import sys
 import tempfile
+import time
 from importlib.util import find_spec
+from pathlib import Path
 
 import numpy as np
 from report import markdown_table
@@ -59,6 +61,29 @@ def section(repeats: int = 5) -> str:
     header = ("process", "import, s", "first training step done, s", "peak RSS, MB")
     return "### Start of a process: import, then one training step of 64-128-10\n\n" + markdown_table(
         header, rows
+    )
+
+
+def fresh_clone() -> str:
+    """The table of what a newcomer waits for: a clone, its installation, the first training step."""
+    with tempfile.TemporaryDirectory() as folder:
+        clone = Path(folder) / "autoq"
+        environment = {**os.environ, "NUMBA_CACHE_DIR": str(Path(folder) / "kernels")}
+        python = str(clone / ".venv/bin/python")
+        commands = {
+            "git clone": ["git", "clone", "--quiet", str(Path(__file__).parents[1]), str(clone)],
+            "a virtual environment": [sys.executable, "-m", "venv", str(clone / ".venv")],
+            "pip install, core packages": [python, "-m", "pip", "install", "-qq", "--editable", str(clone)],
+            "the first step, kernels compiled": [python, "-c", PEAK.format(program=AUTOQ)],
+        }
+        rows, total = [], 0.0
+        for name, command in commands.items():
+            started = time.perf_counter()
+            subprocess.run(command, env=environment, check=True, stdout=subprocess.DEVNULL)
+            total += time.perf_counter() - started
+            rows.append([name, f"{time.perf_counter() - started:.1f}", f"{total:.1f}"])
+    return "### From nothing to the first training step\n\n" + markdown_table(
+        ("after", "s", "s in all"), rows
     )
 
 
