@@ -10,6 +10,29 @@ from typing import Any, NamedTuple
 from autoq.errors import ArgumentError
 
 RESOLUTIONS = ("widen", "strict")
+# Observers at work in any context. Empty nearly always: what ops look at before they look for their own.
+OBSERVERS: list[Observer] = []
+
+
+class Observer:
+    """Is told of operations, gradient steps and kernels while a block runs under ``observing``.
+
+    ``op`` and ``step`` stand around what they watch and may change it; the others are notices.
+    """
+
+    def op(self, proceed: Any, op: Any, operands: Any, static: dict[str, Any], out_dtype: Any) -> Any:
+        """An operation: ``proceed(op, operands, static, out_dtype)`` runs it and returns the tensor."""
+        return proceed(op, operands, static, out_dtype)
+
+    def step(self, proceed: Any, node: Any, g: Any, grads: Any, owned: Any) -> None:
+        """A node's gradient rules: ``proceed(node, g, grads, owned)`` runs them."""
+        proceed(node, g, grads, owned)
+
+    def moved(self, how: str) -> None:
+        """A layout op moved packed values by ``"view"``, ``"copy"`` or ``"decode"`` (S34-S36)."""
+
+    def launched(self, kernel: str, values: int) -> None:
+        """A kernel of that name ran over so many values."""
 
 
 class Context(NamedTuple):
@@ -20,12 +43,14 @@ class Context(NamedTuple):
         resolution: ``"widen"`` or ``"strict"`` (S7, S11).
         exact: Whether products and sums accumulate in float64 (S15).
         device: Where new tensors are made, ``"cpu"``.
+        observer: Who is told of every operation, or None.
     """
 
     grad: bool = True
     resolution: str = "widen"
     exact: bool = False
     device: str = "cpu"
+    observer: Observer | None = None
 
 
 class _Defaults:
@@ -62,6 +87,30 @@ def using(**changes: Any) -> Iterator[None]:
         yield
     finally:
         _variable.reset(token)
+
+
+@contextmanager
+def observing(observer: Observer) -> Iterator[Observer]:
+    """Run a block with an observer; an inner one takes the place of an outer one.
+
+    Example:
+        >>> with observing(Observer()) as observer:
+        ...     current().observer is observer
+        True
+    """
+    OBSERVERS.append(observer)
+    try:
+        with using(observer=observer):
+            yield observer
+    finally:
+        OBSERVERS.remove(observer)
+
+
+def launched(kernel: str, values: int) -> None:
+    """Tell the context's observer of a kernel; call it only where ``OBSERVERS`` isn't empty."""
+    observer = current().observer
+    if observer is not None:
+        observer.launched(kernel, values)
 
 
 def check_resolution(policy: str) -> str:

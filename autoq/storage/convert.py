@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from ..context import OBSERVERS, launched
 from ..errors import ArgumentError, DTypeError
 from ..schemes import QuantScheme
 from .encoding import Packed as Packed
@@ -121,7 +122,10 @@ def _quantize_direct(x: Array, plan: Plan, amax: float | None) -> Packed:
     if plan.tensor_scale is None:
         amax = 0.0
     else:
-        amax = plan.amax(x.reshape(-1)) if amax is None else amax
+        if amax is None:
+            amax = plan.amax(x.reshape(-1))
+            if OBSERVERS:
+                launched("amax", x.size)
         level = plan.tensor_scale(amax)
     if len(shape) == 2:
         plan.quantize_lines(x, plan.codec, plan.block, words.view(np.uint8), scales, amax)
@@ -131,6 +135,8 @@ def _quantize_direct(x: Array, plan: Plan, amax: float | None) -> Packed:
         plan.quantize_lines(
             x.reshape(lines, n), plan.codec, plan.block, flat, scales.reshape(lines, -1), amax
         )
+    if OBSERVERS:
+        launched("quantize_lines", x.size)
     return Packed(words, scales, level)
 
 
@@ -208,6 +214,8 @@ def _decode(words: Array, scales: Array, tensor_scale: np.float32 | None, plan: 
         lines = out.size // n
         out, bytes_, scales = out.reshape(lines, n), bytes_.reshape(lines, -1), scales.reshape(lines, -1)
     plan.dequantize_lines(bytes_, scales, tensor_scale, plan.codec, block, out)
+    if OBSERVERS:
+        launched("dequantize_lines", out.size)
 
 
 def _line_scales(scales: Array, plan: Plan, shape: Shape) -> tuple[int, int, Array]:

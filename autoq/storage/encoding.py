@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from ..context import OBSERVERS, launched
 from ..schemes import QuantScheme
 from .blocks import from_blocks, to_blocks
 from .inputs import CHUNK, as_float32, float32_rows
@@ -49,6 +50,8 @@ def encode_lines(x: Array, scheme: QuantScheme, out: Packed, options: dict[str, 
             given=None if given is None else given.reshape(lines, -1)[part],
             **options,
         )
+        if OBSERVERS:
+            launched("quantize_lines", chunk.size)
 
 
 def encode_whole(x: Array, scheme: QuantScheme, out: Packed, options: dict[str, Any]) -> None:
@@ -66,6 +69,8 @@ def encode_whole(x: Array, scheme: QuantScheme, out: Packed, options: dict[str, 
         given=None if given is None else given.reshape(1, 1),
         **options,
     )
+    if OBSERVERS:
+        launched("quantize_lines", x.size)
     if not whole:
         pack(unpack(words, plan.bits, (x.size,)).reshape(x.shape), plan.bits, out.words)
 
@@ -89,4 +94,6 @@ def encode_blocks(x: Array, scheme: QuantScheme, out: Packed, options: dict[str,
         given=None if given is None else given.reshape(-1),
         **options,
     )
+    if OBSERVERS:
+        launched("quantize_blocks", x.size)
     pack(from_blocks(codes, x.shape, extents), scheme.element_bits, out.words)

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from ..context import OBSERVERS, launched
 from ..errors import ArgumentError, DTypeError, NonFiniteError, ShapeError
 from ..schemes import QuantScheme
 from .layout import Array, Shape
@@ -55,6 +56,8 @@ def cast(x: Array, dtype: Any) -> Array:
 def refuse_nonfinite(x: Array, scheme: QuantScheme) -> None:
     for start, chunk in float32_rows(x.reshape(-1), CHUNK):
         first = kernels().first_nonfinite(chunk)
+        if OBSERVERS:
+            launched("first_nonfinite", chunk.size)
         if first >= 0:
             index = np.unravel_index(start + first, x.shape)
             raise nonfinite_error(x[index], index, scheme)
@@ -97,4 +100,9 @@ def given_scales(scales: Any, grid: Shape, scheme: QuantScheme) -> tuple[Array |
 
 def finite_amax(x: Array) -> float:
     """Largest finite magnitude of ``x`` in float32; 0 where there is none."""
-    return max((kernels().amax(chunk) for _, chunk in float32_rows(x.reshape(-1), CHUNK)), default=0.0)
+    found = 0.0
+    for _, chunk in float32_rows(x.reshape(-1), CHUNK):
+        found = max(found, kernels().amax(chunk))
+        if OBSERVERS:
+            launched("amax", chunk.size)
+    return found

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from ..context import OBSERVERS, launched
 from .layout import Array, Shape, words_shape
 from .plan import kernels
 
@@ -20,6 +21,8 @@ def pack(codes: Array, bits: int, out: Array | None = None) -> Array:
         n = codes.shape[-1] if codes.ndim else 1
         flat = np.ascontiguousarray(codes).reshape(-1, n)
         kernels().pack_lines(flat, bits, words.view(np.uint8).reshape(len(flat), -1))
+        if OBSERVERS:
+            launched("pack_lines", codes.size)
     return words
 
 
@@ -36,4 +39,6 @@ def unpack(words: Array, bits: int, shape: Shape) -> Array:
         lines = codes.size // n
         flat = np.ascontiguousarray(words).view(np.uint8).reshape(lines, -1)
         kernels().unpack_lines(flat, bits, n, codes.reshape(lines, n))
+        if OBSERVERS:
+            launched("unpack_lines", codes.size)
     return codes

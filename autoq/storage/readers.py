@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from ..context import OBSERVERS, launched
 from . import convert
 from .boxes import Box
 from .inputs import cast
@@ -153,6 +154,8 @@ def _packed_lines(q: QTensor, lines: int, n: int, compute: np.dtype[Any]) -> Rea
             plan.block or n,
             tile,
         )
+        if OBSERVERS:
+            launched("dequantize_lines", tile.size)
         return tile if compute == np.float32 else tile.astype(compute)
 
     return read

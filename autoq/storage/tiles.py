@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from ..context import OBSERVERS, launched
 from ..errors import ShapeError
 from ..schemes import QuantScheme
 from . import convert
@@ -241,6 +242,9 @@ def _magnitude(work: _Work) -> tuple[float, bool]:
         def write(box: Box, values: Array) -> None:
             flat = as_float32(values).reshape(-1)
             found.append((kernels().amax(flat), kernels().first_nonfinite(flat) >= 0))
+            if OBSERVERS:
+                launched("amax", flat.size)
+                launched("first_nonfinite", flat.size)
 
         return write
 

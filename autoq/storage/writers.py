@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 import numpy as np
 
+from ..context import OBSERVERS, launched
 from ..schemes import QuantScheme
 from . import convert
 from .boxes import Box
@@ -71,6 +72,8 @@ def _line_writer(words: Array, scales: Array, scheme: QuantScheme, cut_shape: Sh
             values = as_float32(values)
         if columns.start == 0 and columns.stop == n:
             plan.quantize_lines(values, plan.codec, plan.block, bytes_[rows], scales[rows], amax)
+            if OBSERVERS:
+                launched("quantize_lines", values.size)
             return
         bits, block = step
         part = convert.encode(values, scheme, tensor_amax=amax)
@@ -101,6 +104,8 @@ def _shared_scale_writer(words: Array, scheme: QuantScheme, cut_shape: Shape, gi
             stored,
             given=shared,
         )
+        if OBSERVERS:
+            launched("quantize_lines", values.size)
         at, _ = stored_slices(list(box), geometry)
         words[at] = part.reshape(words[at].shape)
 
@@ -110,6 +115,8 @@ def _shared_scale_writer(words: Array, scheme: QuantScheme, cut_shape: Shape, gi
 def refuse(values: Array, box: Box, cut_shape: Shape, shape: Shape, scheme: QuantScheme) -> None:
     """Raise NonFiniteError, with its index in the result, for the first non-finite value of a box."""
     first = kernels().first_nonfinite(as_float32(values).reshape(-1))
+    if OBSERVERS:
+        launched("first_nonfinite", values.size)
     if first >= 0:
         within = np.unravel_index(first, values.shape)
         place = [int(i) + s.start for i, s in zip(within, box, strict=True)]

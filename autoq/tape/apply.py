@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from autoq.context import Context, current
+from autoq.context import OBSERVERS, Context, current
 from autoq.errors import DTypeError, GradientError, ShapeError
 from autoq.schemes import QuantScheme
 from autoq.storage import QTensor
@@ -58,7 +58,16 @@ def run(op: Op, operands: tuple[Any, ...], static: dict[str, Any], out_dtype: An
         if not isinstance(x, _Tensor):
             operands = _as_operands(operands)
             break
-    return _RUN[op.kind](op, operands, static, None if out_dtype is None else as_dtype(out_dtype))
+    out_dtype = None if out_dtype is None else as_dtype(out_dtype)
+    if OBSERVERS:
+        observer = current().observer
+        if observer is not None:
+            return observer.op(_proceed, op, operands, static, out_dtype)
+    return _RUN[op.kind](op, operands, static, out_dtype)
+
+
+def _proceed(op: Op, operands: tuple[Any, ...], static: dict[str, Any], out_dtype: Any) -> Tensor:
+    return _RUN[op.kind](op, operands, static, out_dtype)
 
 
 def _as_operands(operands: tuple[Any, ...]) -> tuple[Any, ...]:
@@ -73,7 +82,7 @@ def binary(name: str, a: Any, b: Any) -> Tensor:
     """``apply`` for the arithmetic operators, short where both operands are float32 or both float64."""
     if a.__class__ is _AutodiffTensor:
         found = a._type
-        if found.native:
+        if found.native and not OBSERVERS:
             if b.__class__ is _AutodiffTensor:
                 if b._type is found:
                     return _native(REGISTRY[name], a, b, a._value, b._value, found)
@@ -279,6 +288,8 @@ def _run_layout(op: Op, operands: tuple[Any, ...], static: dict[str, Any], out_d
         if op.packed is None:
             return _run_float(op, operands, static, out_dtype)
         value, note = op.packed(values, **static) if op.variadic else op.packed(value, **static)
+        if OBSERVERS and (observer := current().observer) is not None:
+            observer.moved(note)
         dtype = value.scheme if isinstance(value, QTensor) else value.dtype  # without an axis: float32 (S13)
         out_type = TensorType(dtype, first._type.propagation)
     else:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from functools import partial
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from autoq.context import current
 from autoq.errors import GradientError, ShapeError
 from autoq.tape.apply import apply, decoded
 from autoq.tape.namespace import RAW, RECORDED
@@ -98,7 +100,10 @@ def walk(
         target = tensor if tensor._node is LEAF else tensor._node
         _accumulate(grads, owned, target, g)
         roots.append(target)
-    step = _recorded_step if create_graph else _raw_step
+    step: Callable[..., None] = _recorded_step if create_graph else _raw_step
+    observer = current().observer
+    if observer is not None:
+        step = partial(observer.step, step)
     kept = set(keep)
     with np.errstate(all="ignore"):
         for node in _ordered(roots):
@@ -183,6 +188,11 @@ def _call(node: Node, i: int, F: Any, g: Any, values: dict[int, Any], value_of: 
             if key not in values:
                 values[key] = value_of(node, key)
             arguments.append(values[key])
+        elif source == "values":
+            for k in range(len(node.parents)):
+                if k not in values:
+                    values[k] = value_of(node, k)
+            arguments.append([values[k] for k in range(len(node.parents))])
         elif source == "shape":
             arguments.append(node.shapes[key])
         elif op.variadic and key in ("i", "shapes"):
