@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping
+import sys
+from collections.abc import Callable, Container, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -11,14 +12,16 @@ import numpy as np
 
 from autoq.errors import ArgumentError
 
-KINDS = ("float", "layout", "index", "cast", "loss")
+KINDS = ("float", "layout", "index", "cast", "loss", "update")
+EVERY: Container[int] = range(sys.maxsize)  # of a variadic op's operands, however many there are
 
 
 class Read(NamedTuple):
     """One argument of a gradient rule: where its value comes from.
 
     Attributes:
-        source: ``"value"`` (a decoded operand), ``"shape"`` (an operand's shape) or ``"static"``.
+        source: ``"value"`` (a decoded operand), ``"values"`` (all of a variadic op's), ``"shape"`` (an
+            operand's shape) or ``"static"``.
         key: The operand's position, or the static argument's name.
     """
 
@@ -46,12 +49,14 @@ class Op:
             value), ``<operand>_shape``, or a static argument. What no rule names is not saved.
         kind: ``"float"`` decodes, computes, encodes once (S5-S15); ``"layout"`` moves values (S21, S34-S36);
             ``"index"`` returns bool or int, untracked (S16); ``"cast"`` changes the dtype (S3); ``"loss"``
-            decodes and returns float32 or float64 (S14).
+            decodes and returns float32 or float64 (S14); ``"update"`` changes entries of its first operand and
+            keeps that one's type (S12).
         elementwise: The forward is a broadcasting map, so packed operands run tile by tile.
         reduction: It takes ``axis`` and ``keepdims`` (S13).
         accumulates: It sums products or values, in float64 under ``precision="exact"`` (S15).
         integers: On bool and integer operands alone it returns what NumPy returns, not float32.
-        variadic: The operands are one sequence; ``vjp["*"]`` is called with ``i``, ``shapes`` as well.
+        variadic: The operands are one sequence; ``vjp["*"]`` may read ``i``, ``shapes``, and all of them by
+            the sequence's name.
         packed: For layout ops: ``packed(q, **static) -> (QTensor, how)``.
         operands: Operand names, where the forward has no signature (NumPy ufuncs).
         residual: What a rule needs beside the operands: ``residual(values, static) -> dict`` of arrays,
@@ -78,7 +83,7 @@ class Op:
     statics: tuple[str, ...] = field(default=(), init=False)
     defaults: Mapping[str, Any] = field(default_factory=dict, init=False)
     rules: tuple[Rule | None, ...] = field(default=(), init=False)
-    reads: dict[int, frozenset[int]] = field(default_factory=dict, init=False)
+    reads: dict[int, Container[int]] = field(default_factory=dict, init=False)
 
     def __post_init__(self) -> None:
         if self.kind not in KINDS:
@@ -96,10 +101,12 @@ class Op:
         """Whether it has gradient rules."""
         return not isinstance(self.vjp, str)
 
-    def reads_of(self, needs: int) -> frozenset[int]:
+    def reads_of(self, needs: int) -> Container[int]:
         """The operands whose values are read by the rules of those in the bit set ``needs``; kept."""
         rules = self.rules * needs.bit_length() if self.variadic else self.rules
         chosen = [rule for i, rule in enumerate(rules) if rule is not None and needs >> i & 1]
+        if any(r.source == "values" for rule in chosen for r in rule.reads):
+            return self.reads.setdefault(needs, EVERY)
         found = frozenset(int(r.key) for rule in chosen for r in rule.reads if r.source == "value")
         return self.reads.setdefault(needs, found)
 
@@ -169,7 +176,9 @@ def _reads(op: Op, rule: Callable[..., Any]) -> list[Read]:
     shapes = {f"{name}_shape": i for i, name in enumerate(op.operands)}
     reads = []
     for name in names:
-        if name in op.operands:
+        if op.variadic and name in op.operands:
+            reads.append(Read("values", None))
+        elif name in op.operands:
             reads.append(Read("value", op.operands.index(name)))
         elif name in shapes:
             reads.append(Read("shape", shapes[name]))
