@@ -59,8 +59,12 @@ class GradientError(AutoqError, RuntimeError):
     """A gradient that cannot be had: freed, untracked, ambiguous or changed since."""
 
 
+class UndifferentiableError(GradientError):
+    """A gradient through an operation that has none."""
+
+
 class NonFiniteError(AutoqError, ValueError):
-    """NaN or infinity under ``nonfinite="raise"``."""
+    """NaN or infinity under ``nonfinite="raise"`` or ``detect_anomaly``."""
 
 
 class ResolutionError(AutoqError, TypeError):

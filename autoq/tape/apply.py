@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from autoq.context import OBSERVERS, Context, current
-from autoq.errors import DTypeError, GradientError, ShapeError
+from autoq.errors import DTypeError, ShapeError, UndifferentiableError
 from autoq.schemes import QuantScheme
 from autoq.storage import QTensor
 from autoq.storage.tiles import map_tiles
@@ -348,7 +348,7 @@ def _recorded(
     op: Op, operands: Any, static: dict[str, Any], compute: Any, out_type: Any, value: Any, note: str
 ) -> Node:
     if not op.differentiable:
-        raise GradientError(
+        raise UndifferentiableError(
             f"{op.name} of a tracked tensor: {op.vjp}",
             "untracked operands",
             "Call .detach() on the operand, or run it under aq.no_grad().",

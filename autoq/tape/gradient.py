@@ -10,12 +10,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from autoq.context import current
-from autoq.errors import GradientError, ShapeError
+from autoq.errors import AutoqError, GradientError, ShapeError, UndifferentiableError
 from autoq.tape.apply import apply, decoded
+from autoq.tape.delivery import add_to_grad, passed, tensor_of
 from autoq.tape.namespace import RAW, RECORDED
 from autoq.tape.node import LEAF, Node
 from autoq.tape.tensor import AutodiffTensor, Tensor
-from autoq.types import TensorType, float32, float64
+from autoq.types import float32, float64
 
 if TYPE_CHECKING:
     from autoq.tape.op import Rule
@@ -53,7 +54,9 @@ def backward(
     delivered: set[int] = set()
     for leaf, g in found.items():
         if isinstance(leaf, Tensor):
-            _add_to_grad(leaf, g if id(g) not in delivered or isinstance(g, Tensor) else g.copy())
+            if leaf._hooks is not None:
+                g = passed(leaf, g, create_graph)
+            add_to_grad(leaf, g if id(g) not in delivered or isinstance(g, Tensor) else g.copy())
             delivered.add(id(g))  # rules hand the same array to several operands; leaves don't share one
 
 
@@ -90,9 +93,16 @@ def seed(tensor: Tensor, gradient: Any, create_graph: bool) -> Any:
 
 
 def walk(
-    seeds: Iterable[tuple[Tensor, Any]], retain: bool, create_graph: bool, keep: Iterable[Any] = ()
+    seeds: Iterable[tuple[Tensor, Any]],
+    retain: bool,
+    create_graph: bool,
+    keep: Iterable[Any] = (),
+    since: int = 0,
 ) -> Gradients:
-    """Cotangents of all leaves, and of the nodes in ``keep``, reached from the seeds."""
+    """Cotangents of all leaves, and of the nodes in ``keep``, reached from the seeds.
+
+    Nodes at positions before ``since`` are where the walk ends: they get a cotangent and no step.
+    """
     grads: Gradients = {}
     owned: set[Any] = set()
     roots = []
@@ -106,25 +116,29 @@ def walk(
         step = partial(observer.step, step)
     kept = set(keep)
     with np.errstate(all="ignore"):
-        for node in _ordered(roots):
+        for node in _ordered(roots, since):
             g = grads.get(node) if node in kept else grads.pop(node, None)
             if g is None:
                 continue
             if node.saved is None:
                 raise _freed(node)
+            if node.hooks is not None:
+                g = passed(node, g, create_graph)
+                if node in kept:
+                    grads[node] = g
             step(node, g, grads, owned)
             if not retain:
                 node.saved = None
     return grads
 
 
-def _ordered(roots: Iterable[Any]) -> list[Node]:
-    """All nodes that the roots depend on, the latest first; without recursion (S28)."""
-    stack = [r for r in roots if type(r) is Node]
+def _ordered(roots: Iterable[Any], since: int) -> list[Node]:
+    """The nodes from ``since`` on that the roots depend on, latest first; without recursion (S28)."""
+    stack = list({r for r in roots if type(r) is Node and r.position >= since})
     seen = set(stack)
     for node in stack:  # grows while it is walked
         for parent in node.parents:
-            if type(parent) is Node and parent not in seen:
+            if type(parent) is Node and parent not in seen and parent.position >= since:
                 seen.add(parent)
                 stack.append(parent)
     stack.sort(key=_by_position, reverse=True)
@@ -163,13 +177,39 @@ def _recorded_step(node: Node, g: Any, grads: Gradients, owned: set[Any]) -> Non
     for i, parent in enumerate(node.parents):
         if parent is None:
             continue
-        d = _call(node, i, RECORDED, g, values, _recorded_value)
+        d = _recorded_call(node, i, g, values)
         if d.shape != node.shapes[i]:
             d = unbroadcast_recorded(d, node.shapes[i])
         if d._type.dtype != node.dtypes[i]:
             d = d.astype(node.dtypes[i])
         previous = grads.get(parent)
         grads[parent] = d if previous is None else apply("add", previous, d)
+
+
+def _recorded_call(node: Node, i: int, g: Any, values: dict[int, Any]) -> Tensor:
+    """A rule's result as a tensor; a rule that can't be differentiated is an error that names its op."""
+    try:
+        d = _call(node, i, RECORDED, g, values, _recorded_value)
+    except (UndifferentiableError, TypeError, AttributeError) as error:
+        if isinstance(error, AutoqError) and not isinstance(error, UndifferentiableError):
+            raise
+        raise _once_only(node, i, getattr(error, "given", error)) from error
+    if not isinstance(d, Tensor):
+        raise _once_only(node, i, f"it returned {type(d).__name__} instead of a tensor")
+    return d
+
+
+def _once_only(node: Node, i: int, why: Any) -> GradientError:
+    return GradientError(
+        f"a second gradient through {node.op.name}, whose rule for {_operand(node, i)} has none: {why}",
+        "rules written with Python operators and the functions of F that have gradients themselves",
+        "Write that rule so, call .detach() on the operand, or differentiate once, without create_graph.",
+    )
+
+
+def _operand(node: Node, i: int) -> str:
+    """An operand in an error: its name, or its number in a sequence."""
+    return f"operand {i}" if node.op.variadic else repr(node.op.operands[i])
 
 
 def _call(node: Node, i: int, F: Any, g: Any, values: dict[int, Any], value_of: Callable[..., Any]) -> Any:
@@ -281,25 +321,6 @@ def unbroadcast_recorded(g: Tensor, shape: tuple[int, ...]) -> Tensor:
     if axes:
         g = apply("sum", g, axis=axes, keepdims=True)
     return g if g.shape == shape else apply("broadcast_to", g, shape=shape)
-
-
-def _add_to_grad(leaf: Tensor, g: Any) -> None:
-    """Accumulate into ``leaf.grad``, in the leaf's own float dtype."""
-    dtype = leaf._type.gradient
-    if isinstance(g, Tensor):
-        new = (g if g._type.dtype == dtype else g.astype(dtype)).propagate()
-        leaf.grad = new if leaf.grad is None else apply("add", leaf.grad, new)
-        return
-    if leaf.grad is not None:
-        g = np.add(leaf.grad._value, g, dtype=float64 if dtype == float64 else float32)
-    elif not g.flags.owndata or not g.flags.writeable:
-        g = g.copy()
-    leaf.grad = tensor_of(np.asarray(g, dtype))
-
-
-def tensor_of(array: np.ndarray) -> AutodiffTensor:
-    """An untracked, propagating tensor around an array that nobody else holds."""
-    return AutodiffTensor(array, TensorType(array.dtype))
 
 
 def _freed(node: Node) -> GradientError:

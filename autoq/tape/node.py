@@ -11,11 +11,12 @@ import numpy as np
 from autoq.types import float32, float64
 
 if TYPE_CHECKING:
+    from autoq.tape.hooks import Hooks
     from autoq.tape.op import Op
     from autoq.tape.tensor import Tensor
     from autoq.types import TensorType
 
-_position = itertools.count().__next__
+next_position = itertools.count().__next__
 
 
 class _Leaf:
@@ -49,12 +50,14 @@ class Node:
         type: The output's type.
         shape: The output's shape.
         note: How a layout op moved packed values: ``"view"``, ``"copy"`` or ``"decode"`` (S34-S36).
+        hooks: What is called with the output's gradient, or None.
     """
 
     __slots__ = (
         "__weakref__",
         "compute",
         "dtypes",
+        "hooks",
         "note",
         "op",
         "parents",
@@ -79,6 +82,7 @@ class Node:
     type: TensorType
     shape: tuple[int, ...]
     note: str
+    hooks: Hooks | None
 
     def __init__(
         self,
@@ -117,7 +121,8 @@ class Node:
         else:
             self.saved, self.versions = (), ()
         self.type, self.shape, self.note = out_type, shape, note
-        self.position = _position()
+        self.hooks = None
+        self.position = next_position()
 
     def __repr__(self) -> str:
         return f"<Node {self.position}: {self.op.name} -> {self.type!r} {self.shape}>"

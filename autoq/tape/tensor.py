@@ -12,7 +12,7 @@ from autoq.errors import DTypeError, GradientError, ShapeError
 from autoq.schemes import QuantScheme
 from autoq.storage import QTensor
 from autoq.tape.apply import apply, bind
-from autoq.tape.inplace import InPlace
+from autoq.tape.hooks import Hooked
 from autoq.tape.node import LEAF, Node
 from autoq.tape.stored import copied
 from autoq.types import (
@@ -30,26 +30,26 @@ if TYPE_CHECKING:
     from autoq.types import DType
 
 
-class Tensor(InPlace):
+class Tensor(Hooked):
     """Values with a dtype that travels: the base of AutodiffTensor (dense) and AutodiffQTensor (packed).
 
     Make one with ``aq.tensor``, ``aq.quantize`` or ``aq.Parameter``; ops make the others.
     """
 
-    __slots__ = ("__weakref__", "_node", "_type", "_value", "_version", "grad")
+    __slots__ = ("__weakref__", "_node", "_type", "_value", "_version")
 
     _value: Any
     _type: TensorType
     _node: Any
     _version: list[int]
-    grad: Tensor | None
 
     def __init__(self, value: Any, tensor_type: TensorType, node: Any = None) -> None:
         self._value = value
         self._type = tensor_type
         self._node = node
         self._version = [0]
-        self.grad = None
+        self._grad = None
+        self._hooks = None
 
     @property
     def value(self) -> Any:
@@ -164,7 +164,7 @@ class Tensor(InPlace):
                 "leaf tensors",
                 "Call .detach() first.",
             )
-        return _rebuilt, (type(self), self._value, self._type, self._node, self.grad)
+        return _rebuilt, (type(self), self._value, self._type, self._node, self._grad)
 
     def numpy(self) -> np.ndarray:
         """The values as a read-only NumPy array; packed ones decoded to float32.
@@ -304,7 +304,7 @@ def _wrapped(value: Any, tensor_type: TensorType, node: Any = None) -> Tensor:
 def _rebuilt(cls: type[Tensor], value: Any, tensor_type: TensorType, node: Any, grad: Any) -> Tensor:
     made = cls.__new__(cls)
     Tensor.__init__(made, value, tensor_type, node)
-    made.grad = grad
+    made._grad = grad
     return made
 
 

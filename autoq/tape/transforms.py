@@ -11,7 +11,8 @@ import numpy as np
 from autoq.context import using
 from autoq.errors import ArgumentError, DTypeError, GradientError
 from autoq.tape.apply import apply
-from autoq.tape.gradient import seed, tensor_of, walk
+from autoq.tape.delivery import tensor_of
+from autoq.tape.gradient import seed, walk
 from autoq.tape.node import LEAF, Node
 from autoq.tape.tensor import Tensor, tensor
 
