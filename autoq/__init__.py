@@ -8,6 +8,10 @@ from autoq import errors as errors
 from autoq import ops as _ops
 from autoq import schemes as _schemes
 from autoq.context import set_default_dtype_resolution as set_default_dtype_resolution
+from autoq.custom import ResolvedOutput as ResolvedOutput
+from autoq.custom import custom_op as custom_op
+from autoq.explain import Explanation as Explanation
+from autoq.explain import explain as explain
 from autoq.modes import dtype_resolution as dtype_resolution
 from autoq.modes import no_grad as no_grad
 from autoq.modes import precision as precision

@@ -41,6 +41,7 @@ def function(op: Op) -> Callable[..., Tensor]:
             arguments += tail
         return run(op, tuple(arguments[0]) if op.variadic else arguments, named, out_dtype)
 
+    call.op = op  # type: ignore[attr-defined]
     call.__name__ = call.__qualname__ = op.name
     call.__doc__ = op.doc or op.forward.__doc__
     call.__module__ = "autoq"

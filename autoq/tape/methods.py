@@ -228,6 +228,24 @@ class Methods(Operators):
         """The order reversed along the axes, all of them by default."""
         return apply("flip", self, axis=axis)
 
+    def shares_memory(self: Any, other: Any) -> bool:
+        """Whether the values of both lie in the same memory, as those of a view and its source do (S34).
+
+        Example:
+            >>> import autoq as aq
+            >>> q = aq.tensor([[1.0] * 64] * 2).quantize(aq.mxfp8)
+            >>> q.T.shares_memory(q), q[:, 2:9].shares_memory(q)
+            (True, False)
+        """
+        mine, theirs = (getattr(x._value, "words", x._value) for x in (self, other))
+        return bool(np.shares_memory(mine, theirs))
+
+    @property
+    def is_contiguous(self: Any) -> bool:
+        """Whether the values lie in memory in the order of the axes; of packed ones see ``QTensor``."""
+        value = self._value
+        return bool(value.flags.c_contiguous if isinstance(value, np.ndarray) else value.is_contiguous)
+
     def take(self, indices: Any, axis: int = 0, **options: Any) -> Tensor:
         """The entries at integer positions along an axis."""
         return apply("take", self, indices=indices, axis=axis, **options)

@@ -7,35 +7,37 @@ from functools import partial
 from typing import Any
 
 from autoq.tape.apply import apply
-from autoq.tape.op import REGISTRY
+from autoq.tape.op import REGISTRY, Op
 
 
 class Namespace:
-    """Ops as attributes: ``F.exp(x)``, ``F.sum(x, axis=0, keepdims=True)``.
+    """Ops as attributes: ``F.exp(x)``, ``F.sum(x, axis=0, keepdims=True)``; ``F(op)`` is a custom op's.
 
     Example:
-        >>> import autoq, numpy as np
-        >>> float(RAW.exp(np.float32(0)))
-        1.0
+        >>> import autoq as aq, numpy as np
+        >>> float(RAW.exp(np.float32(0))), float(RAW(aq.exp)(np.float32(0)))
+        (1.0, 1.0)
     """
 
-    def __init__(self, lookup: Callable[[str], Callable[..., Any]]) -> None:
+    def __init__(self, lookup: Callable[[Op], Callable[..., Any]]) -> None:
         self._lookup = lookup
+
+    def __call__(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        return self._lookup(function.op)  # type: ignore[attr-defined]
 
     def __getattr__(self, name: str) -> Callable[..., Any]:
         if name.startswith("_") or name not in REGISTRY:
             raise AttributeError(f"no op {name!r} is registered")
-        found = self._lookup(name)
+        found = self._lookup(REGISTRY[name])
         setattr(self, name, found)
         return found
 
 
-def _recorded(name: str) -> Callable[..., Any]:
-    op = REGISTRY[name]
+def _recorded(op: Op) -> Callable[..., Any]:
     if op.variadic:
         return lambda operands, **static: apply(op, *operands, **static)
     return partial(apply, op)
 
 
-RAW = Namespace(lambda name: REGISTRY[name].forward)
+RAW = Namespace(lambda op: op.forward)
 RECORDED = Namespace(_recorded)

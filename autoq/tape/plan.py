@@ -29,10 +29,7 @@ def _resolved(
     if not types:
         return _integer_plan(op, operands, out_dtype)
     compute = compute_dtype([t.dtype for t in types])
-    voting = [x._type for x in tensors if x._type.is_float and x._value.ndim]
-    if not any(t.propagates for t in voting):
-        voting += [x._type for x in tensors if x._type.is_float and not x._value.ndim]
-        voting = [t for t in voting if t.propagates] or voting
+    voting = [x._type for x in voters(tensors)]
     if op.kind == "loss":
         flag = PROPAGATE if any(t.propagates for t in types) else INHIBIT
         return TensorType(out_dtype or compute, flag), compute
@@ -44,6 +41,16 @@ def _resolved(
     if out_dtype is None and found.is_quantized and not found.propagates:
         found = TensorType(float32, INHIBIT)  # S10
     return found, compute
+
+
+def voters(tensors: list[Any]) -> list[Any]:
+    """The float tensors whose types are combined: those with axes, before those without (S5)."""
+    floats = [x for x in tensors if x._type.is_float]
+    found = [x for x in floats if x._value.ndim]
+    if not any(x._type.propagates for x in found):
+        found += [x for x in floats if not x._value.ndim]
+        found = [x for x in found if x._type.propagates] or found
+    return found
 
 
 def _integer_plan(op: Op, operands: tuple[Any, ...], out_dtype: Any) -> tuple[TensorType, np.dtype[Any]]:

@@ -86,7 +86,7 @@ class Tape:
         found: dict[int, Any] = {}
         for entry in self.entries:
             for value in entry.saved:
-                found.setdefault(_address(value), value)
+                found.setdefault(address(value), value)
         return list(found.values())
 
     @property
@@ -149,17 +149,17 @@ def _entry(item: Any, numbers: dict[Any, int], types: dict[Any, TensorType]) -> 
         tuple(types[p] for p in parents),
         item.type,
         item.shape,
-        _saved_values(item),
+        saved_values(item),
         item.note,
     )
 
 
-def _saved_values(node: Node) -> tuple[Any, ...]:
+def saved_values(node: Node) -> tuple[Any, ...]:
     tensors = [x._value for x in node.saved or () if isinstance(x, Tensor)]
     return tuple(tensors) + tuple(v for v in node.static.values() if isinstance(v, np.ndarray | QTensor))
 
 
-def _address(value: Any) -> int:
+def address(value: Any) -> int:
     """Where a buffer starts: views that begin alike count once."""
     array = value.words if isinstance(value, QTensor) else value
     return int(array.__array_interface__["data"][0]) if array.size else id(value)
