@@ -3,17 +3,25 @@
 from __future__ import annotations
 
 from autoq.ops import activation as activation
+from autoq.ops import arrange as arrange
 from autoq.ops import compare as compare
 from autoq.ops import elementwise as elementwise
+from autoq.ops import gated as gated
 from autoq.ops import hadamard as hadamard
 from autoq.ops import index as index
 from autoq.ops import join as join
 from autoq.ops import layout as layout
 from autoq.ops import loss as loss
 from autoq.ops import matmul as matmul
+from autoq.ops import norm as norm
 from autoq.ops import normalization as normalization
+from autoq.ops import order as order
+from autoq.ops import powers as powers
 from autoq.ops import quant as quant
 from autoq.ops import random as random
 from autoq.ops import reduce as reduce
+from autoq.ops import rounding as rounding
+from autoq.ops import scan as scan
 from autoq.ops import softmax as softmax
+from autoq.ops import trigonometric as trigonometric
 from autoq.ops.public import public as public

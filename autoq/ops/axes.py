@@ -70,3 +70,15 @@ def check_axes(name: str, axis: Any, shape: Shape) -> None:
     raise ShapeError(
         f"{name}: axis={axis!r} does not fit shape {shape}.", f"{bounds}.", "Pass an axis it has."
     )
+
+
+def one_axis(name: str, axis: Any, shape: Shape) -> int:
+    """A single axis of `shape`, counted from the front.
+
+    Raises:
+        ShapeError: It is none.
+    """
+    if not isinstance(axis, int | np.integer):
+        raise ShapeError(f"{name}: axis={axis!r} of shape {shape}.", "one integer.", "Name one axis.")
+    check_axes(name, axis, shape)
+    return int(axis) % len(shape)

@@ -52,6 +52,25 @@ def all_(x: Any, *, axis: Axis = None, keepdims: bool = False) -> Any:
     return over_axes("all", np.logical_and.reduce, x, axis, keepdims)
 
 
+def count_nonzero(x: Any, *, axis: Axis = None, keepdims: bool = False) -> Any:
+    """How many values along the axes are not zero.
+
+    Args:
+        x: Any shape.
+        axis: The axes to reduce; None is all of them.
+        keepdims: Keep reduced axes as 1s.
+
+    Raises:
+        ShapeError: An axis that `x` does not have.
+
+    Example:
+        >>> import autoq as aq
+        >>> aq.count_nonzero([[1.0, 0.0], [2.0, 3.0]], axis=1)
+        tensor([1 2], int64)
+    """
+    return over_axes("count_nonzero", np.add.reduce, np.not_equal(x, 0).astype(np.int64), axis, keepdims)
+
+
 _COMPARISONS: tuple[tuple[str, np.ufunc, str, str, str], ...] = (
     ("greater", np.greater, "a > b.", "aq.greater([1.0, 2.0], 1.0)", "tensor([False True], bool)"),
     (
@@ -102,3 +121,7 @@ for _name, _ufunc, *_doc in _PREDICATES:
     ))
 register(Op("any", any_, _REASON, kind="index", reduction=True, sample=signed(0.2, 2)))
 register(Op("all", all_, _REASON, kind="index", reduction=True, sample=signed(0.2, 2)))
+register(Op(
+    "count_nonzero", count_nonzero, "its result is a number of values", kind="index", reduction=True,
+    sample=signed(0.2, 2),
+))

@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from autoq.ops import special
-from autoq.ops.docs import documented
-from autoq.ops.samples import Sample, apart, binary, distinct, signed, unary
+from autoq.ops.maps import binary_op, flat, unary_op
+from autoq.ops.samples import apart, binary, distinct, signed, unary
 from autoq.tape.op import Op, register
 
 
 def _is_number(value: Any) -> bool:
     return isinstance(value, int | float)
-
-_Rule = Callable[..., Any]
 
 
 def pow_(a: Any, b: Any) -> Any:
@@ -135,98 +132,80 @@ def _tanh_x(F: Any, g: Any, x: Any) -> Any:
     return g * (1.0 - F.square(F.tanh(x)))
 
 
-def _unary(
-    name: str, ufunc: np.ufunc, rule: _Rule, sample: Sample, *doc: str, integers: bool = False
-) -> None:
-    register(Op(
-        name, ufunc, {"x": rule}, elementwise=True, operands=("x",), integers=integers, sample=sample,
-        doc=documented(("x",), *doc),
-    ))
-
-
-def _binary(
-    name: str, ufunc: np.ufunc, rules: tuple[_Rule, _Rule], sample: Sample, *doc: str, integers: bool = False
-) -> None:
-    register(Op(
-        name, ufunc, dict(zip("ab", rules, strict=True)), elementwise=True, operands=("a", "b"),
-        integers=integers, sample=sample, doc=documented(("a", "b"), *doc),
-    ))
-
-
-_binary(
+binary_op(
     "add", np.add, (lambda F, g: g, lambda F, g: g), binary((-2, 2), (-2, 2)),
     "a + b.", "aq.add([1.0, 2.0], [3.0, 4.0])", "tensor([4. 6.], float32)", integers=True,
 )
-_binary(
+binary_op(
     "sub", np.subtract, (lambda F, g: g, lambda F, g: -g), binary((-2, 2), (-2, 2)),
     "a - b.", "aq.sub([1.0, 2.0], 1.0)", "tensor([0. 1.], float32)", integers=True,
 )
-_binary(
+binary_op(
     "mul", np.multiply, (lambda F, g, b: g * b, lambda F, g, a: g * a), binary((-2, 2), (-2, 2)),
     "a * b.", "aq.mul([1.0, 2.0], [3.0, 4.0])", "tensor([3. 8.], float32)", integers=True,
 )
-_binary(
+binary_op(
     "div", np.divide, (lambda F, g, b: g / b, lambda F, g, a, b: -(g / b) * (a / b)),
     binary((-2, 2), (0.5, 2)),
     "a / b.", "aq.div([1.0, 2.0], 4.0)", "tensor([0.25 0.5 ], float32)",
 )
-_binary(
+binary_op(
     "maximum", np.maximum, (_larger, lambda F, g, a, b: _larger(F, g, b, a)), apart,
     "The larger of a and b; equal values share the gradient.",
     "aq.maximum([1.0, 2.0], 1.5)", "tensor([1.5 2. ], float32)", integers=True,
 )
-_binary(
+binary_op(
     "minimum", np.minimum, (_smaller, lambda F, g, a, b: _smaller(F, g, b, a)), apart,
     "The smaller of a and b; equal values share the gradient.",
     "aq.minimum([1.0, 2.0], 1.5)", "tensor([1. 1.5], float32)", integers=True,
 )
-_unary(
+unary_op(
     "neg", np.negative, lambda F, g: -g, unary(-2, 2),
     "-x.", "aq.neg([1.0, -2.0])", "tensor([-1. 2.], float32)", integers=True,
 )
-_unary(
+unary_op(
     "square", np.square, lambda F, g, x: g * (2.0 * x), unary(-2, 2),
     "x * x.", "aq.square([1.0, -3.0])", "tensor([1. 9.], float32)", integers=True,
 )
-_unary(
+unary_op(
     "abs", np.absolute, lambda F, g, x: g * F.sign(x), signed(0.2, 2),
     "The magnitude of x; its gradient at 0 is 0.", "aq.abs([1.0, -3.0])", "tensor([1. 3.], float32)",
     integers=True,
 )
-_unary(
-    "sign", np.sign, lambda F, g: g * 0.0, signed(0.2, 2),
+unary_op(
+    "sign", np.sign, flat, signed(0.2, 2),
     "-1, 0 or 1 by the sign of x; its gradient is 0.",
     "aq.sign([0.0, -3.0])", "tensor([ 0. -1.], float32)", integers=True,
 )
-_unary(
+unary_op(
     "exp", np.exp, lambda F, g, x: g * F.exp(x), unary(-2, 2),
     "e to the power x.", "aq.exp([0.0, 1.0])", "tensor([1. 2.7182...], float32)",
 )
-_unary(
+unary_op(
     "expm1", np.expm1, lambda F, g, x: g * F.exp(x), unary(-2, 2),
     "exp(x) - 1, without loss near 0.", "aq.expm1([0.0, 1.0])", "tensor([0. 1.7182...], float32)",
 )
-_unary(
+unary_op(
     "log", np.log, lambda F, g, x: g / x, unary(0.2, 3),
     "The natural logarithm of x.", "aq.log([1.0, 4.0])", "tensor([0. 1.3862...], float32)",
 )
-_unary(
+unary_op(
     "log1p", np.log1p, lambda F, g, x: g / (1.0 + x), unary(-0.7, 3),
     "log(1 + x), without loss near 0.", "aq.log1p([0.0, 1.0])", "tensor([0. 0.6931...], float32)",
 )
-_unary(
+unary_op(
     "sqrt", np.sqrt, lambda F, g, x: g * 0.5 / F.sqrt(x), unary(0.2, 3),
     "The square root of x.", "aq.sqrt([4.0, 9.0])", "tensor([2. 3.], float32)",
 )
-_unary(
+unary_op(
     "sin", np.sin, lambda F, g, x: g * F.cos(x), unary(-3, 3),
     "The sine of x, in radians.", "aq.sin([0.0, 1.0])", "tensor([0. 0.8414...], float32)",
 )
-_unary(
+unary_op(
     "cos", np.cos, lambda F, g, x: g * -F.sin(x), unary(-3, 3),
     "The cosine of x, in radians.", "aq.cos([0.0, 1.0])", "tensor([1. 0.5403...], float32)",
 )
-_unary(
+unary_op(
     "tanh", np.tanh, _tanh_x, unary(-2, 2),
     "The hyperbolic tangent of x.", "aq.tanh([0.0, 1.0])", "tensor([0. 0.7615...], float32)",
 )

@@ -30,6 +30,7 @@ HIDDEN = {
         "extremum_share",
     ),
     *("hadamard", "hadamard_transposed", "scatter_slice", "scatter_add", "scatter_add_along_axis"),
+    *("extremum_so_far", "linear_recurrence", "scatter_diagonal"),
 }
 
 
