@@ -16,7 +16,10 @@ from autoq.tape.op import Op, register
 REDUCTIONS = ("mean", "sum", "none")
 
 
-def cross_entropy(logits: Any, *, labels: Any, reduction: str = "mean", label_smoothing: float = 0.0) -> Any:
+def cross_entropy(
+    logits: Any, *, labels: Any, reduction: str = "mean", label_smoothing: float = 0.0,
+    ignore_index: int | None = None,
+) -> Any:  # fmt: skip
     """Minus the log-probability of each label under softmax(logits).
 
     Args:
@@ -25,6 +28,7 @@ def cross_entropy(logits: Any, *, labels: Any, reduction: str = "mean", label_sm
         reduction: ``"mean"``, ``"sum"``, or ``"none"`` for one loss an example.
         label_smoothing: The share of each target that is spread evenly over all classes, 0 to 1
             (Szegedy et al., "Rethinking the Inception Architecture for Computer Vision", 2016).
+        ignore_index: A label whose rows count neither in the loss nor in the mean; None for none.
 
     Raises:
         ShapeError: Labels whose shape isn't that of the logits without the last axis.
@@ -37,26 +41,32 @@ def cross_entropy(logits: Any, *, labels: Any, reduction: str = "mean", label_sm
         >>> aq.cross_entropy([[2.0, 0.0], [0.0, 2.0]], [0, 1])
         tensor(0.1269..., float32)
     """
-    labels = _checked_labels(logits, labels, label_smoothing)
+    labels, kept = _checked_labels(logits, labels, label_smoothing, ignore_index)
     rows = logits.reshape(labels.size, logits.shape[-1])
     shifted = rows - peak(rows, 1, "cross_entropy")
     losses = np.log(np.add.reduce(np.exp(shifted), axis=1))
     hit = shifted[np.arange(labels.size), labels.reshape(-1)]
     if label_smoothing:
-        spread = label_smoothing / rows.shape[1]
-        hit = (1.0 - label_smoothing) * hit + np.add.reduce(shifted, axis=1) * spread
-    return _reduced("cross_entropy", (losses - hit).reshape(labels.shape), reduction)
+        even = label_smoothing / rows.shape[1]
+        hit = (1.0 - label_smoothing) * hit + np.add.reduce(shifted, axis=1) * even
+    return reduced("cross_entropy", (losses - hit).reshape(labels.shape), reduction, kept)
 
 
 def _cross_entropy_logits(
-    F: Any, g: Any, logits: Any, logits_shape: Shape, labels: Any, reduction: str, label_smoothing: float
-) -> Any:
+    F: Any, g: Any, logits: Any, logits_shape: Shape, labels: Any, reduction: str, label_smoothing: float,
+    ignore_index: int | None,
+) -> Any:  # fmt: skip
     """softmax(logits) less the target distribution."""
+    kept = None if ignore_index is None else np.asarray(np.asarray(labels) != ignore_index)
     y = F.softmax(logits, axis=-1, mask=None)
-    excess = F.subtract_targets(y, labels=labels, label_smoothing=label_smoothing)
+    excess = F.subtract_targets(
+        y, labels=labels if kept is None else np.where(kept, labels, 0), label_smoothing=label_smoothing
+    )
+    if kept is not None:
+        excess = F.where(kept[..., None], excess, 0.0)
     if reduction == "none":
         return excess * F.expand_dims(g, axis=-1)
-    return excess * _spread(g, reduction, math.prod(logits_shape[:-1]))
+    return excess * spread(g, reduction, _count(kept, logits_shape[:-1]))
 
 
 def subtract_targets(x: Any, *, labels: Any, label_smoothing: float = 0.0) -> Any:
@@ -78,9 +88,14 @@ def subtract_targets(x: Any, *, labels: Any, label_smoothing: float = 0.0) -> An
             rows -= label_smoothing / rows.shape[1]
         rows[np.arange(flat.size), flat] -= 1.0 - label_smoothing
     except (ValueError, IndexError):  # checked only here: a backward pass has labels that the forward took
-        _checked_labels(x, labels, label_smoothing)
+        checked_labels("cross_entropy", x.shape, labels)
         raise
     return out
+
+
+def _count(kept: Any, shape: Shape) -> int:
+    """How many terms a mean is of."""
+    return math.prod(shape) if kept is None else int(np.count_nonzero(kept))
 
 
 def mse_loss(pred: Any, target: Any, *, reduction: str = "mean") -> Any:
@@ -100,32 +115,55 @@ def mse_loss(pred: Any, target: Any, *, reduction: str = "mean") -> Any:
         >>> aq.mse_loss([1.0, 2.0], [1.0, 4.0])
         tensor(2., float32)
     """
-    if np.shape(pred) != np.shape(target):
-        raise ShapeError(
-            f"mse_loss: pred is {np.shape(pred)}, target is {np.shape(target)}.",
-            "equal shapes.",
-            "Reshape one; broadcasting here is mostly an oversight, say it with broadcast_to.",
-        )
+    check_pair("mse_loss", pred, target)
     difference = pred - target
-    return _reduced("mse_loss", difference * difference, reduction)
+    return reduced("mse_loss", difference * difference, reduction)
 
 
 def _mse_pred(F: Any, g: Any, pred: Any, target: Any, pred_shape: Shape, reduction: str) -> Any:
-    return (pred - target) * (_spread(g, reduction, math.prod(pred_shape)) * 2.0)
+    return (pred - target) * (spread(g, reduction, math.prod(pred_shape)) * 2.0)
 
 
 def _mse_target(F: Any, g: Any, pred: Any, target: Any, pred_shape: Shape, reduction: str) -> Any:
     return _mse_pred(F, g, target, pred, pred_shape, reduction)
 
 
-def _spread(g: Any, reduction: str, count: int) -> Any:
+def check_pair(name: str, pred: Any, target: Any) -> None:
+    """Raise unless a prediction and its target have one shape.
+
+    Raises:
+        ShapeError: They have not.
+    """
+    if np.shape(pred) != np.shape(target):
+        raise ShapeError(
+            f"{name}: pred is {np.shape(pred)}, target is {np.shape(target)}.",
+            "equal shapes.",
+            "Reshape one; broadcasting here is mostly an oversight, say it with broadcast_to.",
+        )
+
+
+def spread(g: Any, reduction: str, count: int) -> Any:
     """The cotangent of each term of a reduced loss."""
     return g * (1.0 / (count or 1)) if reduction == "mean" else g
 
 
-def _reduced(name: str, losses: Any, reduction: str) -> Any:
+def reduced(name: str, losses: Any, reduction: str, kept: Any = None) -> Any:
+    """The mean or the sum of losses, or all of them; those that aren't `kept` are 0 and don't count.
+
+    Args:
+        name: The op to name in an error.
+        losses: Any shape.
+        reduction: ``"mean"``, ``"sum"`` or ``"none"``.
+        kept: Bool, of the losses' shape; None keeps all. The mean of none kept is 0.
+
+    Raises:
+        ArgumentError: An unknown reduction.
+    """
+    if kept is not None:
+        losses = np.where(kept, losses, losses.dtype.type(0))
     if reduction == "mean":
-        return np.add.reduce(losses, axis=None) / losses.size
+        count = losses.size if kept is None else max(int(np.count_nonzero(kept)), 1)
+        return np.add.reduce(losses, axis=None) / count
     if reduction == "sum":
         return np.add.reduce(losses, axis=None)
     if reduction == "none":
@@ -134,31 +172,50 @@ def _reduced(name: str, losses: Any, reduction: str) -> Any:
     raise ArgumentError(f"{name}: reduction={reduction!r}.", f"{allowed}.", "Choose one of these.")
 
 
-def _checked_labels(logits: Any, labels: Any, label_smoothing: float) -> Any:
+def _checked_labels(
+    logits: Any, labels: Any, label_smoothing: float, ignore_index: int | None
+) -> tuple[Any, Any]:
+    """Labels of `cross_entropy`, and which of them count."""
+    labels, kept = checked_labels("cross_entropy", logits.shape, labels, ignore_index)
+    if not 0.0 <= label_smoothing <= 1.0:
+        raise ArgumentError(f"cross_entropy: label_smoothing={label_smoothing}.", "0 to 1.", "Pass a share.")
+    return labels, kept
+
+
+def checked_labels(name: str, shape: Shape, labels: Any, ignore_index: int | None = None) -> tuple[Any, Any]:
+    """Labels as an array of class numbers, and where they count; None if all do. Ignored ones become 0.
+
+    Raises:
+        ShapeError: Labels whose shape isn't `shape` without the last axis.
+        DTypeError: Labels that aren't integers.
+        IndexingError: A label that is no class.
+    """
     labels = np.asarray(labels)
     if labels.dtype.kind not in "iu":
-        raise DTypeError(f"cross_entropy: labels are {labels.dtype}.", "integers.", "Pass class numbers.")
-    if logits.ndim == 0 or labels.shape != logits.shape[:-1]:
+        raise DTypeError(f"{name}: labels are {labels.dtype}.", "integers.", "Pass class numbers.")
+    if not shape or labels.shape != shape[:-1]:
         raise ShapeError(
-            f"cross_entropy: logits are {logits.shape}, labels are {labels.shape}.",
+            f"{name}: logits are {shape}, labels are {labels.shape}.",
             "logits (..., classes) and labels (...).",
             "Put the classes on the last axis, and give one label a row.",
         )
-    _check_classes(labels, logits.shape[-1])
-    if not 0.0 <= label_smoothing <= 1.0:
-        raise ArgumentError(f"cross_entropy: label_smoothing={label_smoothing}.", "0 to 1.", "Pass a share.")
-    return labels
+    kept = None
+    if ignore_index is not None:
+        kept = np.asarray(labels != ignore_index)
+        labels = np.where(kept, labels, 0)
+    _check_classes(name, labels, shape[-1])
+    return labels, kept
 
 
-def _check_classes(labels: np.ndarray, classes: int) -> None:
+def _check_classes(name: str, labels: np.ndarray, classes: int) -> None:
     if not labels.size:
         return
     least, most = np.minimum.reduce(labels, axis=None), np.maximum.reduce(labels, axis=None)
     if least < 0 or most >= classes:
         raise IndexingError(
-            f"cross_entropy: labels from {least} to {most}, logits of {classes} classes.",
+            f"{name}: labels from {least} to {most}, logits of {classes} classes.",
             f"0 to {classes - 1}.",
-            "Number the classes from 0, or widen the logits.",
+            "Number the classes from 0, widen the logits, or name a label to skip as ignore_index=.",
         )
 
 
@@ -170,6 +227,7 @@ def _cross_entropy_sample(rng: np.random.Generator) -> list[Case]:
         {"labels": _LABELS},
         {"labels": _LABELS, "reduction": "sum", "label_smoothing": 0.1},
         {"labels": _LABELS, "reduction": "none"},
+        {"labels": _LABELS, "ignore_index": 0, "label_smoothing": 0.1},
     )
     nested = {"labels": np.array([[1, 0, 3], [2, 2, 0]]), "reduction": "none", "label_smoothing": 0.2}
     single = moved((4,), {"labels": 1})(rng)

@@ -79,15 +79,20 @@ def _scaled(F: Any, x: Any, axis: Axis, eps: float) -> tuple[Any, Any]:
     return x * inverse, inverse
 
 
-def _layer_norm_x(F: Any, g: Any, x: Any, weight: Any, axis: Axis, eps: float) -> Any:
+def normalized(F: Any, x: Any, axis: Axis, eps: float) -> tuple[Any, Any]:
+    """For rules: x with mean 0 and variance 1 along axes, and one over its standard deviation."""
+    return _scaled(F, x - _mean(F, x, axis), axis, eps)
+
+
+def layer_norm_x(F: Any, g: Any, x: Any, weight: Any, axis: Axis, eps: float) -> Any:
     """The cotangent less its part along 1 and along the normalized x, over the standard deviation."""
-    y, inverse = _scaled(F, x - _mean(F, x, axis), axis, eps)
+    y, inverse = normalized(F, x, axis, eps)
     g = g if weight is None else g * weight
     return inverse * (g - _mean(F, g, axis) - y * _mean(F, g * y, axis))
 
 
 def _layer_norm_weight(F: Any, g: Any, x: Any, axis: Axis, eps: float) -> Any:
-    return g * _scaled(F, x - _mean(F, x, axis), axis, eps)[0]
+    return g * normalized(F, x, axis, eps)[0]
 
 
 def _rms_norm_x(F: Any, g: Any, x: Any, weight: Any, axis: Axis, eps: float) -> Any:
@@ -119,7 +124,7 @@ def _rms_norm_sample(rng: np.random.Generator) -> list[Case]:
 
 register(Op(
     "layer_norm", layer_norm,
-    {"x": _layer_norm_x, "weight": _layer_norm_weight, "bias": lambda F, g: g},
+    {"x": layer_norm_x, "weight": _layer_norm_weight, "bias": lambda F, g: g},
     accumulates=True, sample=_layer_norm_sample,
 ))
 register(Op(

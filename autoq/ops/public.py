@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from autoq.errors import ArgumentError, ShapeError
+from autoq.ops.attention import scaled_dot_product_attention
 from autoq.ops.create import CREATORS
 from autoq.random import random_bits
 from autoq.tape.apply import apply, as_operand
@@ -30,6 +31,7 @@ HIDDEN = {
         "extremum_share",
     ),
     *("hadamard", "hadamard_transposed", "scatter_slice", "scatter_add", "scatter_add_along_axis"),
+    *("convolve", "convolve_input", "convolve_weight", "unfold", "fold", "bin_means", "bin_spread"),
     *("extremum_so_far", "linear_recurrence", "scatter_diagonal"),
 }
 
@@ -43,6 +45,7 @@ def public() -> dict[str, Callable[..., Any]]:
         "astype": astype,
         "split": split,
         "dropout": dropout,
+        "scaled_dot_product_attention": scaled_dot_product_attention,
         "random_hadamard": random_hadamard,
     }
 

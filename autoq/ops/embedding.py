@@ -1,0 +1,92 @@
+"""Rows of a table by number: looked up as they are stored, without decoding (S10)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from autoq.errors import ArgumentError, IndexingError, ShapeError
+from autoq.ops.axes import Shape
+from autoq.ops.samples import moved
+from autoq.storage import QTensor, move
+from autoq.tape.op import Op, register
+
+
+def embedding(weight: Any, *, indices: Any, padding_idx: int | None = None) -> Any:
+    """The rows of `weight` at `indices`; the result propagates, in the dtype of `weight`.
+
+    Packed rows are copied, not decoded. Rows that are looked up several times add up their gradients.
+
+    Args:
+        weight: (count, ...), one row an entry.
+        indices: Integers of any shape, from 0 to count - 1.
+        padding_idx: A row that gets no gradient, or None.
+
+    Returns:
+        (*indices' shape, ...).
+
+    Raises:
+        ShapeError: A weight without axes.
+        IndexingError: Indices that aren't integers, or name no row.
+        ArgumentError: A padding_idx that is no row.
+
+    Example:
+        >>> import autoq as aq
+        >>> aq.embedding([[1.0, 2.0], [3.0, 4.0]], [1, 0, 1])
+        tensor([[3. 4.]
+                [1. 2.]
+                [3. 4.]], float32)
+    """
+    return np.take(weight, _rows(weight.shape, indices, padding_idx), axis=0)
+
+
+def _packed_embedding(q: QTensor, *, indices: Any, padding_idx: int | None = None) -> tuple[Any, str]:
+    return move.take(q, _rows(q.shape, indices, padding_idx), 0)
+
+
+def _rows(shape: Shape, indices: Any, padding_idx: int | None) -> Any:
+    """The indices as an array, each of them the number of a row."""
+    indices = np.asarray(indices)
+    if indices.size == 0 and indices.dtype.kind == "f":
+        indices = indices.astype(np.int64)  # of an empty list
+    if not shape:
+        raise ShapeError("embedding: weight is ().", "(count, ...).", "Pass one row an entry.")
+    if indices.dtype.kind not in "iu" or (
+        indices.size and not 0 <= indices.min() <= indices.max() < shape[0]
+    ):
+        spread = f"from {indices.min()} to {indices.max()}" if indices.size else "none"
+        raise IndexingError(
+            f"embedding: indices of dtype {indices.dtype}, {spread}, for {shape[0]} rows.",
+            f"integers from 0 to {shape[0] - 1}.",
+            "Check the vocabulary, or use a larger table.",
+        )
+    if padding_idx is not None and not 0 <= padding_idx < shape[0]:
+        raise ArgumentError(
+            f"embedding: padding_idx={padding_idx} of {shape[0]} rows.",
+            f"None, or 0 to {shape[0] - 1}.",
+            "Name the row that stands for padding.",
+        )
+    return indices
+
+
+def _embedding_weight(F: Any, g: Any, weight_shape: Shape, indices: Any, padding_idx: int | None) -> Any:
+    indices = np.asarray(indices)
+    if padding_idx is not None:
+        kept = np.asarray(indices != padding_idx)
+        g = F.where(kept.reshape(*kept.shape, *(1,) * (len(weight_shape) - 1)), g, 0.0)
+    return F.scatter_add(g, indices=indices, axis=0, shape=weight_shape)
+
+
+_INDICES = np.array([[2, 0], [2, 1]])
+
+register(
+    Op(
+        "embedding",
+        embedding,
+        {"weight": _embedding_weight},
+        kind="layout",
+        packed=_packed_embedding,
+        sample=moved((3, 4), {"indices": _INDICES}, {"indices": np.array([1, 1, 2])}),
+    )
+)
