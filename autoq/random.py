@@ -15,7 +15,8 @@ from __future__ import annotations
 import hashlib
 import math
 import operator
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from contextvars import ContextVar
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -158,6 +159,11 @@ class Generator:
             >>> rng.draw("layers.0") == rng.draw("layers.0")
             False
         """
+        stand_in = drawing.get()
+        return self.drawn(path) if stand_in is None else stand_in(self, path)
+
+    def drawn(self, path: str) -> Draw:
+        """``draw``, from this generator whoever stands in for it."""
         invocation = self._invocations.get(path, 0)
         self._invocations[path] = invocation + 1
         return Draw(self.seed, _hash64(path, invocation))
@@ -241,6 +247,10 @@ class Generator:
         seed = Generator(state["seed"]).seed
         self._invocations = {str(path): int(count) for path, count in state["invocations"].items()}
         self.seed = seed
+
+
+# What draws in the place of generators, where draws are noted or repeated.
+drawing: ContextVar[Callable[[Generator, str], Draw] | None] = ContextVar("autoq_drawing", default=None)
 
 
 def _size(shape: int | tuple[int, ...]) -> int:

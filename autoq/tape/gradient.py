@@ -208,8 +208,8 @@ def _once_only(node: Node, i: int, why: Any) -> GradientError:
 
 
 def _operand(node: Node, i: int) -> str:
-    """An operand in an error: its name, or its number in a sequence."""
-    return f"operand {i}" if node.op.variadic else repr(node.op.operands[i])
+    """An operand in an error: by name, or by number in a sequence."""
+    return f"operand {i}" if node.op.variadic else f"operand {node.op.operands[i]!r}"
 
 
 def _call(node: Node, i: int, F: Any, g: Any, values: dict[int, Any], value_of: Callable[..., Any]) -> Any:
@@ -242,12 +242,12 @@ def _call(node: Node, i: int, F: Any, g: Any, values: dict[int, Any], value_of: 
     return rule.function(F, g, *arguments)
 
 
-def _checked(node: Node, i: int) -> Any:
+def unchanged(node: Node, i: int) -> Any:
     """The saved operand, unless it was changed in place since (S29)."""
     x = node.saved[i]  # type: ignore[index]
     if isinstance(x, Tensor) and x._version[0] != node.versions[i]:
         raise GradientError(
-            f"operand {node.op.operands[i]!r} of {node.op.name} was changed in place after it was recorded.",
+            f"{_operand(node, i)} of {node.op.name} was changed in place after it was recorded.",
             "values that backward needs, unchanged until then",
             "Change it after backward, or compute a new tensor instead.",
         )
@@ -258,11 +258,11 @@ def _raw_value(node: Node, i: int) -> Any:
     x = node.saved[i]  # type: ignore[index]
     if x.__class__ is AutodiffTensor and x._version[0] == node.versions[i] and x._value.dtype is node.compute:
         return x._value  # short for the usual case
-    return decoded(_checked(node, i), node.compute)
+    return decoded(unchanged(node, i), node.compute)
 
 
 def _recorded_value(node: Node, i: int) -> Any:
-    x = _checked(node, i)
+    x = unchanged(node, i)
     return as_inhibiting(x, node.compute) if isinstance(x, Tensor) and x._type.is_float else x
 
 

@@ -15,6 +15,7 @@ from autoq.tape.delivery import tensor_of
 from autoq.tape.gradient import seed, walk
 from autoq.tape.node import LEAF, Node
 from autoq.tape.tensor import Tensor, tensor
+from autoq.tape.trees import mapped
 
 ArgNums = int | tuple[int, ...]
 
@@ -54,11 +55,11 @@ def value_and_grad(f: Callable[..., Any], argnums: ArgNums = 0) -> Callable[...,
             inputs: list[Tensor] = []
             replaced = list(args)
             for p in positions:
-                replaced[p] = _mapped(args[p], lambda x: _entered(x, inputs))
+                replaced[p] = entered(args[p], inputs)
             result = f(*replaced, **kwargs)
         output = result[0] if isinstance(result, tuple) else result
-        found = iter(gradients(_single(output), inputs))
-        out = tuple(_mapped(args[p], lambda _: next(found)) for p in positions)
+        found = iter(gradients(single(output), inputs))
+        out = tuple(mapped(args[p], lambda _: next(found), numbers=True) for p in positions)
         return result, out[0] if isinstance(argnums, int) else out
 
     return differentiated
@@ -105,29 +106,53 @@ def vjp(f: Callable[..., Tensor], *args: Any) -> tuple[Tensor, Callable[[Any], A
     """
     inputs: list[Tensor] = []
     with using(grad=True):
-        entered = [_mapped(x, lambda x: _entered(x, inputs)) for x in args]
-        value = f(*entered)
+        value = f(*[entered(x, inputs) for x in args])
 
     def pullback(cotangent: Any) -> tuple[Any, ...]:
         found = iter(gradients(value, inputs, cotangent))
-        return tuple(_mapped(x, lambda _: next(found)) for x in args)
+        return tuple(mapped(x, lambda _: next(found), numbers=True) for x in args)
 
-    return value.detach() if not _depends_further(value, inputs) else value, pullback
+    return value.detach() if not depends_further(value, inputs) else value, pullback
+
+
+def stop_gradient(x: Any) -> Any:
+    """The same values as constants: no gradient flows back through them (S4).
+
+    Args:
+        x: A tensor, or lists, tuples and dicts of tensors.
+
+    Example:
+        >>> import autoq as aq
+        >>> grad(lambda x: (x * stop_gradient(x)).sum())(aq.tensor([3.0]))
+        tensor([3.], float32)
+    """
+    return mapped(x, lambda x: (x if isinstance(x, Tensor) else tensor(x)).detach(), numbers=True)
 
 
 def gradients(output: Tensor, inputs: list[Tensor], cotangent: Any = None) -> list[Tensor]:
     """Gradients of an output by input tensors; zeros where it does not depend on one.
 
     The walk is recorded if the result depends on tracked tensors beyond the inputs, or the inputs
-    themselves do.
+    themselves do, or the cotangent is tracked.
     """
-    if output._node is None:
-        return [_zeros_like(x) for x in inputs]
-    create = _depends_further(output, inputs)
+    tracked = isinstance(cotangent, Tensor) and cotangent._node is not None
+    return pulled([(output, cotangent)], inputs, tracked or depends_further(output, inputs))
+
+
+def pulled(
+    pairs: list[tuple[Tensor, Any]], inputs: list[Tensor], create_graph: bool, since: int = 0
+) -> list[Tensor]:
+    """Gradients by inputs of outputs with a cotangent each, added up; ``since`` as in ``walk``."""
     targets = [x if x._node is LEAF else x._node for x in inputs]
     with using(grad=True):
-        found = walk([(output, seed(output, cotangent, create))], True, create, keep=targets)
+        seeds = [(y, seed(y, g, create_graph)) for y, g in pairs if y._node is not None]
+        found = walk(seeds, True, create_graph, keep=targets, since=since)
     return [_delivered(x, found.get(t)) for x, t in zip(inputs, targets, strict=True)]
+
+
+def entered(tree: Any, inputs: list[Tensor]) -> Any:
+    """The nest with tracked tensors of its own in it, which ``inputs`` then holds too."""
+    return mapped(tree, lambda x: _entered(x, inputs), numbers=True)
 
 
 def _entered(x: Any, inputs: list[Tensor]) -> Tensor:
@@ -145,18 +170,7 @@ def _entered(x: Any, inputs: list[Tensor]) -> Tensor:
     return entered
 
 
-def _mapped(tree: Any, function: Callable[[Any], Any]) -> Any:
-    """The same nest of lists, tuples and dicts with every tensor replaced."""
-    if isinstance(tree, dict):
-        return {key: _mapped(value, function) for key, value in tree.items()}
-    if isinstance(tree, list | tuple) and (
-        not tree or any(isinstance(x, Tensor | dict | list | tuple) for x in tree)
-    ):
-        return type(tree)(_mapped(value, function) for value in tree)
-    return function(tree)
-
-
-def _single(output: Any) -> Tensor:
+def single(output: Any) -> Tensor:
     if not isinstance(output, Tensor) or output.size != 1:
         what = (
             f"a tensor of shape {output.shape}"
@@ -171,7 +185,7 @@ def _single(output: Any) -> Tensor:
     return output
 
 
-def _depends_further(output: Tensor, inputs: list[Tensor]) -> bool:
+def depends_further(output: Tensor, inputs: list[Tensor]) -> bool:
     """Whether something tracked beyond the inputs is behind the output, or behind the inputs."""
     ours = {x for x in inputs if x._node is LEAF}
     stack: list[Any] = [output._node] if type(output._node) is Node else []
