@@ -70,7 +70,7 @@ def custom_op(
         >>> cube(x.quantize(aq.mxfp8)).dtype.name
         'mxfp8'
     """
-    options = {
+    options: dict[str, Any] = {
         "elementwise": elementwise,
         "reduction": reduction,
         "accumulates": accumulates,
@@ -78,7 +78,7 @@ def custom_op(
     }
 
     def made(forward: Callable[..., Any]) -> Callable[..., Any]:
-        called = name or getattr(forward, "__name__", "custom")
+        called = str(name or getattr(forward, "__name__", "custom"))
         rules = _rules(called, forward, vjp, not_differentiable)
         op = Op(called, _checked(called, forward), rules, doc=inspect.getdoc(forward) or "", **options)
         return function(register(op) if registered else op)

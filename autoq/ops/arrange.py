@@ -12,6 +12,7 @@ from autoq.ops.axes import Axis, Shape, axis_tuple, check_axes, one_axis
 from autoq.ops.samples import moved
 from autoq.storage import QTensor, move
 from autoq.storage.gather import encoded, gather, worst
+from autoq.storage.packing import pack
 from autoq.tape.op import Op, register
 
 
@@ -191,6 +192,23 @@ def diagonal(x: Any, *, offset: int = 0, axis1: int = -2, axis2: int = -1) -> An
     return np.diagonal(x, offset, axis1, axis2)
 
 
+def _packed_diagonal(q: QTensor, *, offset: int = 0, axis1: int = -2, axis2: int = -1) -> Any:
+    static = {"offset": offset, "axis1": axis1, "axis2": axis2}
+    check_axes("diagonal", (axis1, axis2), q.shape)
+    if q.scheme.block is None:  # one block follows every move
+        codes = diagonal(q.codes(), **static)
+        scales = q.scales.reshape((1,) * codes.ndim)
+        return QTensor.make(pack(codes, q.scheme.element_bits), scales, None, q.scheme, codes.shape), "copy"
+    pair = axis1 % q.ndim, axis2 % q.ndim
+    matrices = move.permute_dims(q, (*pair, *(axis for axis in range(q.ndim) if axis not in pair)))[0]
+    rows = np.arange(np.diagonal(np.empty(matrices.shape[:2]), offset).size)
+    if q.ndim > 2:
+        picked, how = move.getitem(matrices, (rows + max(-offset, 0), rows + max(offset, 0)))
+        if how != "decode":
+            return move.permute_dims(picked, (*range(1, picked.ndim), 0))[0], how
+    return _cutting(diagonal)(q, **static)
+
+
 def scatter_diagonal(x: Any, *, offset: int, axis1: int, axis2: int, shape: Shape) -> Any:
     """Zeros of a shape with `x` on diagonals: the transpose of `diagonal`.
 
@@ -260,7 +278,7 @@ register(Op(
     sample=moved((3, 4), {"shift": 2}, {"shift": -1, "axis": 0}, {"shift": (1, 3), "axis": (0, -1)}),
 ))
 register(Op(
-    "diagonal", diagonal, {"x": _diagonal_x}, kind="layout", integers=True, packed=_cutting(diagonal),
+    "diagonal", diagonal, {"x": _diagonal_x}, kind="layout", integers=True, packed=_packed_diagonal,
     sample=moved((3, 4), {}, {"offset": 1}, {"offset": -2, "axis1": 1, "axis2": 0}),
 ))
 register(Op(

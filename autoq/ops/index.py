@@ -10,8 +10,7 @@ import numpy as np
 from autoq.errors import IndexingError, ShapeError
 from autoq.ops.axes import Shape, check_axes
 from autoq.ops.samples import moved
-from autoq.storage import QTensor, move
-from autoq.storage.gather import encoded
+from autoq.storage import move
 from autoq.tape.op import Op, register
 
 
@@ -33,14 +32,6 @@ def getitem(x: Any, *, index: Any) -> Any:
             "integers within their axis, slices, None, Ellipsis, arrays of integers or bools.",
             "Check the index against x.shape.",
         ) from None
-
-
-def _packed_getitem(q: QTensor, *, index: Any) -> tuple[Any, str]:
-    """As storage does it; what several arrays pick together is decoded and encoded again."""
-    parts = index if isinstance(index, tuple) else (index,)
-    if sum(isinstance(part, list | np.ndarray) for part in parts) < 2:
-        return move.getitem(q, index)
-    return encoded(getitem(q.dequantize(), index=index), q.scheme), "decode"
 
 
 def scatter_slice(x: Any, *, index: Any, shape: Shape) -> Any:
@@ -216,7 +207,7 @@ _COLUMNS = np.array([[1, 1], [0, 3], [-1, 3]])
 register(Op(
     "getitem", getitem,
     {"x": lambda F, g, x_shape, index: F.scatter_slice(g, index=index, shape=x_shape)},
-    kind="layout", integers=True, packed=_packed_getitem, sample=_getitem_sample,
+    kind="layout", integers=True, packed=move.getitem, sample=_getitem_sample,
 ))
 register(Op(
     "scatter_slice", scatter_slice, {"x": lambda F, g, index: F.getitem(g, index=index)},

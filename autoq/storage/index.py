@@ -65,16 +65,17 @@ def getitem(q: QTensor, index: Any) -> tuple[Any, str]:
 
 def _several_arrays(q: QTensor, parts: tuple[Any, ...]) -> tuple[Any, str]:
     """Several index arrays, or a mask over several axes: a copy of whole lines where they reach no block."""
+    from .move import contiguous
+
     parts = tuple(np.asarray(part) if isinstance(part, list) else part for part in parts)
     geometry = Geometry.of(q.scheme, q.ndim)
     used = sum(_axes_used(part) for part in parts)
     in_front = Ellipsis not in [part for part in parts if not isinstance(part, np.ndarray)]
     try:
-        if in_front and used <= q.ndim - geometry.pinned and q.layout.is_identity:
-            words = q.words[parts]
-            shape = (*words.shape[:-1], q.shape[-1])
-            scales = q.scales[parts] if q.scheme.block else q.scales.reshape((1,) * len(shape))
-            return QTensor.make(words, scales, q.tensor_scale, q.scheme, shape), "copy"
+        if in_front and used <= q.ndim - geometry.pinned:
+            ordered = contiguous(q)[0]
+            if ordered.layout.is_identity:
+                return _lines_picked(ordered, parts), "copy"
         return encoded(q.dequantize()[parts], q.scheme), "decode"
     except IndexError as error:
         raise IndexingError(
@@ -82,6 +83,14 @@ def _several_arrays(q: QTensor, parts: tuple[Any, ...]) -> tuple[Any, str]:
             "arrays of integers in range that broadcast, or masks of the axes' sizes",
             "Correct the index.",
         ) from None
+
+
+def _lines_picked(q: QTensor, parts: tuple[Any, ...]) -> QTensor:
+    """Whole lines by an index that doesn't reach an axis of blocks."""
+    words = q.words[parts]
+    shape = (*words.shape[:-1], q.shape[-1])
+    scales = q.scales[parts] if q.scheme.block else q.scales.reshape((1,) * len(shape))
+    return QTensor.make(words, scales, q.tensor_scale, q.scheme, shape)
 
 
 def _axes_used(part: Any) -> int:

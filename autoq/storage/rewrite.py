@@ -44,7 +44,7 @@ def rewritten(q: QTensor, values: Array) -> QTensor:
     else:
         packed = convert.encode(new, q.scheme, tensor_amax=_amax_of(q))
         extents = q.scheme.extents(q.ndim)
-        blocks = to_blocks(np.ascontiguousarray(touched), extents).values.any(axis=1)
+        blocks = np.asarray(to_blocks(np.ascontiguousarray(touched), extents).values.any(axis=1))
         scales = np.where(blocks.reshape(q.scales.shape), packed.scales, q.scales)
         spread = np.broadcast_to(blocks[:, None], (len(blocks), int(np.prod(extents))))
         touched = from_blocks(spread, new.shape, extents)
