@@ -1,3 +1,9 @@
-"""Tools for testing code that uses autoq: the oracle of every byte it writes."""
+"""Tools for testing code that uses autoq: gradient checks, also through rounding, and the oracle of its bytes."""
 
 from . import reference as reference
+from .failures import BitsDiffer as BitsDiffer
+from .failures import CheckError as CheckError
+from .failures import ControlFlowDiverged as ControlFlowDiverged
+from .failures import GradientMismatch as GradientMismatch
+from .failures import VacuousCheck as VacuousCheck
+from .grads import check_grads as check_grads
