@@ -15,6 +15,8 @@ from autoq.explain import explain as explain
 from autoq.modes import dtype_resolution as dtype_resolution
 from autoq.modes import no_grad as no_grad
 from autoq.modes import precision as precision
+from autoq.ops.estimators import learned_clip as learned_clip
+from autoq.ops.estimators import learned_step as learned_step
 from autoq.random import Generator as Generator
 from autoq.schemes import CATALOG as CATALOG
 from autoq.schemes import QuantScheme as QuantScheme

@@ -14,6 +14,7 @@ from autoq.ops import convolution_transpose as convolution_transpose
 from autoq.ops import elementwise as elementwise
 from autoq.ops import embedding as embedding
 from autoq.ops import gated as gated
+from autoq.ops import estimators as estimators
 from autoq.ops import hadamard as hadamard
 from autoq.ops import index as index
 from autoq.ops import join as join

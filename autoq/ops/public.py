@@ -32,6 +32,7 @@ HIDDEN = {
     ),
     *("hadamard", "hadamard_transposed", "scatter_slice", "scatter_add", "scatter_add_along_axis"),
     *("convolve", "convolve_input", "convolve_weight", "unfold", "fold", "bin_means", "bin_spread"),
+    *("quantize_learned_step", "quantize_learned_clip", "sum_blocks", "spread_blocks"),
     *("extremum_so_far", "linear_recurrence", "scatter_diagonal"),
 }
 

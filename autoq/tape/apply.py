@@ -297,7 +297,7 @@ def _run_layout(op: Op, operands: tuple[Any, ...], static: dict[str, Any], out_d
         out_type = first._type
     if not out_type.propagates and _looks_up(static):
         out_type = out_type.with_flag(PROPAGATE)  # S10
-    out = _output(op, operands, static, value, out_type, compute_dtype((out_type.dtype,)), current(), note)
+    out = output(op, operands, static, value, out_type, compute_dtype((out_type.dtype,)), current(), note)
     if not op.variadic:
         out._version = first._version  # a view is changed together with its source (S29)
     return out if out_dtype is None else out.astype(out_dtype)
@@ -314,17 +314,18 @@ def _two_storages(x: Any, y: Any) -> bool:
 
 
 def _run_cast(op: Op, operands: tuple[Any, ...], static: dict[str, Any], out_dtype: Any) -> Tensor:
-    (x,) = operands
-    value = op.forward(x._value, **static)
+    x = operands[0]
+    rest = [y._value for y in operands[1:]] if len(operands) > 1 else ()
+    value = op.forward(x._value, *rest, **static)
     dtype = value.scheme if isinstance(value, QTensor) else value.dtype
     out_type = TensorType(dtype, x._type.propagation)
-    out = _output(op, (x,), static, value, out_type, compute_dtype((x._type.dtype,)), current())
+    out = output(op, operands, static, value, out_type, compute_dtype((x._type.dtype,)), current())
     if value is x._value:
         out._version = x._version
     return out
 
 
-def _output(
+def output(
     op: Op,
     operands: tuple[Any, ...],
     static: dict[str, Any],
@@ -334,7 +335,7 @@ def _output(
     context: Context,
     note: str = "",
 ) -> Tensor:
-    """The result as a tensor, recorded if an operand is tracked and the op has a gradient."""
+    """The result as a tensor, recorded if an operand is tracked and the result can carry a gradient."""
     node = None
     if context.grad and out_type.is_float:
         for x in operands:
@@ -365,6 +366,12 @@ _RUN = {
     "layout": _run_layout,
     "cast": _run_cast,
 }
+
+
+def bind_kind(kind: str, run_kind: Any) -> None:
+    """Tell this module what runs ops of a kind that is defined elsewhere."""
+    _RUN[kind] = run_kind
+
 
 # Filled in by tape.tensor, which defines the classes and imports this module.
 _Tensor: Any = ()

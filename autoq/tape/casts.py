@@ -19,12 +19,24 @@ if TYPE_CHECKING:
 ESTIMATORS = ("identity", "clip")
 
 
+class Estimator:
+    """How gradients pass a quantization, for estimators with tensors of their own that learn (S25).
+
+    A subclass encodes by an op whose operands these tensors are, so that its rules give them gradients;
+    ``aq.learned_step`` and ``aq.learned_clip`` make such estimators.
+    """
+
+    def encode(self, x: Tensor, scheme: QuantScheme, draw: Draw | None) -> AutodiffQTensor:
+        """The tensor encoded, recorded with the estimator's rules."""
+        raise NotImplementedError(f"{type(self).__name__}.encode")
+
+
 def quantize(
     x: Any,
     scheme: QuantScheme | str,
     *,
     scales: Any = None,
-    ste: str = "identity",
+    ste: str | Estimator = "identity",
     rounding: str | None = None,
     rng: Generator | None = None,
 ) -> AutodiffQTensor:
@@ -35,7 +47,8 @@ def quantize(
         scheme: A QuantScheme or its name.
         scales: Given scales instead of calibrated ones: an array of the block grid's shape; for two-level
             schemes ``(block_scales, tensor_amax)``.
-        ste: ``"identity"``, or ``"clip"``: no gradient through saturated values.
+        ste: ``"identity"``; ``"clip"``, no gradient through saturated values; or an estimator that learns
+            the scales: ``aq.learned_step(step)``, ``aq.learned_clip(level)``.
         rounding: Overrides the scheme's: ``"nearest"``, ``"stochastic"`` or ``"stochastic8"``.
         rng: The generator that stochastic rounding draws from (S41).
 
@@ -54,8 +67,7 @@ def quantize(
     target = as_scheme(scheme)
     if rounding is not None:
         target = target.replace(rounding=rounding)
-    if ste not in ESTIMATORS:
-        raise ArgumentError(f"ste={ste!r}.", " or ".join(map(repr, ESTIMATORS)), "Pass one of these.")
+    _check_estimator(ste, scales)
     operand = as_operand(x)
     if not getattr(operand, "shape", ()) and not hasattr(operand, "_type"):
         operand = as_operand(np.asarray(operand, np.float32))
@@ -66,7 +78,25 @@ def quantize(
             "Cast it with .astype(aq.float32) first.",
         )
     draw = draw_for(target, rng, "quantize")
+    if isinstance(ste, Estimator):
+        return ste.encode(operand, target, draw)
     return apply("quantize", operand, scheme=target, scales=scales, ste=ste, draw=draw)  # type: ignore[return-value]
+
+
+def _check_estimator(ste: Any, scales: Any) -> None:
+    if isinstance(ste, Estimator):
+        if scales is not None:
+            raise ArgumentError(
+                f"scales= beside ste={type(ste).__name__}, which gives them.",
+                "one of the two",
+                "Leave scales out.",
+            )
+    elif not isinstance(ste, str) or ste not in ESTIMATORS:
+        raise ArgumentError(
+            f"ste={ste!r}.",
+            " or ".join(map(repr, ESTIMATORS)) + ", or an estimator such as aq.learned_step(step)",
+            "Pass one of these.",
+        )
 
 
 def as_scheme(scheme: Any) -> QuantScheme:

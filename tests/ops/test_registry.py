@@ -9,7 +9,7 @@ import autoq as aq
 from autoq.tape.op import REGISTRY, Op, register
 from tests.ops import registry
 
-CASTS = {"quantize", "dequantize", "astype", "identity", "quantize_grad"}
+CASTS = {name for name, op in REGISTRY.items() if op.kind == "cast"}
 NAMES = sorted(set(REGISTRY) - CASTS)
 CASES = [pytest.param(n, i, id=f"{n}-{i}") for n in NAMES for i in range(len(registry.samples(n)))]
 GRADIENTS = [c for c in CASES if REGISTRY[c.values[0]].differentiable]
