@@ -4,7 +4,7 @@ weight ever meets a quantizer (S47, S48)."""
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -24,7 +24,8 @@ if TYPE_CHECKING:
 
 def scaled_dot_product_attention(
     q: Any, k: Any, v: Any, mask: Any = None, causal: bool = False, scale: float | None = None,
-    *, dropout: float = 0.0, rng: Generator | None = None, out_dtype: Any = None,
+    *, heads: int | None = None, kv_heads: int | None = None, dropout: float = 0.0,
+    rng: Generator | None = None, out_dtype: Any = None,
 ) -> Tensor:  # fmt: skip
     """softmax(q @ k.mT * scale) @ v: each query's mean of the values, weighted by how well its key fits.
 
@@ -40,6 +41,9 @@ def scaled_dot_product_attention(
         mask: Bool, broadcasts to (..., heads, queries, keys); False leaves a key out. None keeps all.
         causal: Leave out keys that come after the query; the last query sees the last key.
         scale: None for 1 / sqrt(d).
+        heads: With it, heads lie side by side on the last axis, as a Linear makes them, and packed operands
+            need not be cut between them: q (..., queries, heads * d), the result (..., queries, heads * e).
+        kv_heads: How many heads k and v then hold, (..., keys, kv_heads * d); None for as many.
         dropout: Each weight is set to 0 with this probability, the others divided by 1 - dropout.
         rng: The generator that the dropout is drawn from.
         out_dtype: Overrides the resolved dtype.
@@ -69,32 +73,66 @@ def scaled_dot_product_attention(
             )
         draw = rng.draw("scaled_dot_product_attention")
     return apply(
-        "scaled_dot_product_attention", q, k, v, mask=mask, causal=causal, scale=scale, rate=float(dropout),
-        draw=draw, out_dtype=out_dtype,
+        "scaled_dot_product_attention", q, k, v, mask=mask, causal=causal, scale=scale, heads=heads,
+        kv_heads=kv_heads, rate=float(dropout), draw=draw, out_dtype=out_dtype,
     )  # fmt: skip
 
 
 def attention(
     q: Any, k: Any, v: Any, *, mask: Any = None, causal: bool = False, scale: float | None = None,
-    rate: float = 0.0, draw: Draw | None = None,
+    heads: int | None = None, kv_heads: int | None = None, rate: float = 0.0, draw: Draw | None = None,
 ) -> Any:  # fmt: skip
     """The forward of `scaled_dot_product_attention`, with the draw of its dropout as an argument."""
+    groups = kv_heads or heads
+    q, k, v = _opened(_Raw, q, heads), _opened(_Raw, k, groups), _opened(_Raw, v, groups)
     _check(q.shape, k.shape, v.shape)
-    lead, grouped = _split(q.shape, k.shape)
-    scores = np.matmul(q.reshape(grouped), np.swapaxes(np.expand_dims(k, -3), -1, -2))
+    scores = np.matmul(q.reshape(_grouped(q.shape, k.shape)), np.swapaxes(np.expand_dims(k, -3), -1, -2))
     scores *= _scale(q.shape, scale)
     weights = softmax(scores, mask=_mask(q.shape, k.shape, mask, causal))
     if rate and draw is not None:
         weights = dropped(weights, rate=rate, draw=draw)
-    return np.matmul(weights, np.expand_dims(v, -3)).reshape(*lead, q.shape[-2], v.shape[-1])
+    y = np.matmul(weights, np.expand_dims(v, -3)).reshape(*q.shape[:-1], v.shape[-1])
+    return _closed(_Raw, y, heads)
 
 
-def _split(q: Shape, k: Shape) -> tuple[Shape, Shape]:
-    """The axes before the queries, and q's shape with its heads as groups of those that share keys."""
+class _Raw:
+    """What `_opened` and `_closed` take of the op namespace, on arrays."""
+
+    reshape = staticmethod(np.reshape)
+    permute_dims = staticmethod(np.transpose)
+
+
+def _opened(F: Any, x: Any, heads: int | None) -> Any:
+    """Heads that lie side by side, (..., n, heads * d), as (..., heads, n, d)."""
+    if heads is None:
+        return x
+    if len(x.shape) < 2 or heads < 1 or x.shape[-1] % heads:
+        raise ShapeError(
+            f"scaled_dot_product_attention: an operand of shape {x.shape} as {heads} heads.",
+            "(..., length, heads * d).",
+            "Give the number of heads that the last axis holds.",
+        )
+    x = F.reshape(x, shape=(*x.shape[:-1], heads, x.shape[-1] // heads))
+    return F.permute_dims(x, axes=_swapped(len(x.shape)))
+
+
+def _closed(F: Any, x: Any, heads: int | None) -> Any:
+    """The way back."""
+    if heads is None:
+        return x
+    x = F.permute_dims(x, axes=_swapped(len(x.shape)))
+    return F.reshape(x, shape=(*x.shape[:-2], x.shape[-2] * x.shape[-1]))
+
+
+def _swapped(rank: int) -> Shape:
+    return (*range(rank - 3), rank - 2, rank - 3, rank - 1)
+
+
+def _grouped(q: Shape, k: Shape) -> Shape:
+    """q's shape with its heads as groups of those that share keys."""
     if len(q) == 2:
-        return (), (1, *q)
-    repeats = q[-3] // k[-3] if k[-3] else 1
-    return q[:-2], (*q[:-3], k[-3], repeats, *q[-2:])
+        return (1, *q)
+    return (*q[:-3], k[-3], q[-3] // k[-3] if k[-3] else 1, *q[-2:])
 
 
 def _scale(q: Shape, scale: float | None) -> float:
@@ -112,10 +150,10 @@ def _mask(q: Shape, k: Shape, mask: Any, causal: bool) -> Any:
         raise DTypeError(
             f"scaled_dot_product_attention: a mask of {mask.dtype}.",
             "bool; False leaves a key out.",
-            "Pass mask > -inf of an additive mask of zeros and -inf.",
+            "Pass mask == 0 of an additive mask of zeros and -inf.",
         )
     try:
-        mask = np.broadcast_to(mask, (*q[:-1], keys)).reshape(*_split(q, k)[1][:-1], keys)
+        mask = np.broadcast_to(mask, (*q[:-1], keys)).reshape(*_grouped(q, k)[:-1], keys)
     except ValueError:
         raise ShapeError(
             f"scaled_dot_product_attention: mask is {mask.shape}, scores are {(*q[:-1], keys)}.",
@@ -137,58 +175,67 @@ def _check(q: Shape, k: Shape, v: Shape) -> None:
         )
 
 
-def _weights(F: Any, q: Any, k: Any, q_shape: Shape, k_shape: Shape, form: dict[str, Any]) -> Any:
+class _Form(NamedTuple):
+    """The static arguments that rules hand on."""
+
+    mask: Any
+    causal: bool
+    scale: float | None
+    rate: float
+    draw: Draw | None
+
+
+def _weights(F: Any, q: Any, k: Any, form: _Form) -> tuple[Any, Any, Any]:
     """Queries and keys in groups, and the weights before dropout."""
-    q, k = F.reshape(q, shape=_split(q_shape, k_shape)[1]), F.expand_dims(k, axis=-3)
-    scores = F.matmul(q, F.matrix_transpose(k)) * _scale(q_shape, form["scale"])
-    mask = _mask(q_shape, k_shape, form["mask"], form["causal"])
-    return q, k, F.softmax(scores, axis=-1, mask=mask)
+    queries, keys = F.reshape(q, shape=_grouped(q.shape, k.shape)), F.expand_dims(k, axis=-3)
+    scores = F.matmul(queries, F.matrix_transpose(keys)) * _scale(q.shape, form.scale)
+    mask = _mask(q.shape, k.shape, form.mask, form.causal)
+    return queries, keys, F.softmax(scores, axis=-1, mask=mask)
 
 
-def _grouped(F: Any, g: Any, q_shape: Shape, k_shape: Shape) -> Any:
-    return F.reshape(g, shape=(*_split(q_shape, k_shape)[1][:-1], g.shape[-1]))
-
-
-def _thinned(F: Any, x: Any, form: dict[str, Any]) -> Any:
+def _thinned(F: Any, x: Any, form: _Form) -> Any:
     """Dropout of the weights, or of their cotangent: the same values are kept."""
-    return F.dropout(x, rate=form["rate"], draw=form["draw"]) if form["rate"] else x
+    return F.dropout(x, rate=form.rate, draw=form.draw) if form.rate else x
 
 
-def _scores(F: Any, g: Any, q: Any, k: Any, v: Any, q_shape: Shape, k_shape: Shape, form: Any) -> Any:
+def _scores(F: Any, g: Any, q: Any, k: Any, v: Any, form: _Form) -> tuple[Any, Any, Any]:
     """Queries and keys in groups, and the cotangent of their products."""
-    q, k, weights = _weights(F, q, k, q_shape, k_shape, form)
+    queries, keys, weights = _weights(F, q, k, form)
     values = F.matrix_transpose(F.expand_dims(v, axis=-3))
-    d = _thinned(F, F.matmul(_grouped(F, g, q_shape, k_shape), values), form) * weights
+    d = _thinned(F, F.matmul(F.reshape(g, shape=(*queries.shape[:-1], g.shape[-1])), values), form) * weights
     d = d - weights * F.sum(d, axis=-1, keepdims=True)
-    return q, k, d * _scale(q_shape, form["scale"])
+    return queries, keys, d * _scale(q.shape, form.scale)
 
 
-def _q(
-    F: Any, g: Any, q: Any, k: Any, v: Any, q_shape: Shape, k_shape: Shape, mask: Any, causal: bool,
-    scale: float | None, rate: float, draw: Draw | None,
-) -> Any:  # fmt: skip
-    form = {"mask": mask, "causal": causal, "scale": scale, "rate": rate, "draw": draw}
-    _, keys, d = _scores(F, g, q, k, v, q_shape, k_shape, form)
-    return F.reshape(F.matmul(d, keys), shape=q_shape)
+def _q(F: Any, g: Any, q: Any, k: Any, v: Any, form: _Form) -> Any:
+    _, keys, d = _scores(F, g, q, k, v, form)
+    return F.reshape(F.matmul(d, keys), shape=q.shape)
 
 
-def _k(
-    F: Any, g: Any, q: Any, k: Any, v: Any, q_shape: Shape, k_shape: Shape, mask: Any, causal: bool,
-    scale: float | None, rate: float, draw: Draw | None,
-) -> Any:  # fmt: skip
-    form = {"mask": mask, "causal": causal, "scale": scale, "rate": rate, "draw": draw}
-    queries, _, d = _scores(F, g, q, k, v, q_shape, k_shape, form)
+def _k(F: Any, g: Any, q: Any, k: Any, v: Any, form: _Form) -> Any:
+    queries, _, d = _scores(F, g, q, k, v, form)
     return F.sum(F.matmul(F.matrix_transpose(d), queries), axis=-3, keepdims=False)
 
 
-def _v(
-    F: Any, g: Any, q: Any, k: Any, q_shape: Shape, k_shape: Shape, mask: Any, causal: bool,
-    scale: float | None, rate: float, draw: Draw | None,
-) -> Any:  # fmt: skip
-    form = {"mask": mask, "causal": causal, "scale": scale, "rate": rate, "draw": draw}
-    weights = _thinned(F, _weights(F, q, k, q_shape, k_shape, form)[2], form)
-    product = F.matmul(F.matrix_transpose(weights), _grouped(F, g, q_shape, k_shape))
-    return F.sum(product, axis=-3, keepdims=False)
+def _v(F: Any, g: Any, q: Any, k: Any, v: Any, form: _Form) -> Any:
+    queries, _, weights = _weights(F, q, k, form)
+    g = F.reshape(g, shape=(*queries.shape[:-1], g.shape[-1]))
+    return F.sum(F.matmul(F.matrix_transpose(_thinned(F, weights, form)), g), axis=-3, keepdims=False)
+
+
+def _rule(part: Any) -> Any:
+    """A rule on operands with their heads on an axis, made one on operands as they are given."""
+
+    def rule(
+        F: Any, g: Any, q: Any, k: Any, v: Any, mask: Any, causal: bool, scale: float | None,
+        heads: int | None, kv_heads: int | None, rate: float, draw: Draw | None,
+    ) -> Any:  # fmt: skip
+        groups = kv_heads or heads
+        q, k, v = _opened(F, q, heads), _opened(F, k, groups), _opened(F, v, groups)
+        found = part(F, _opened(F, g, heads), q, k, v, _Form(mask, causal, scale, rate, draw))
+        return _closed(F, found, heads if part is _q else groups)
+
+    return rule
 
 
 def _sample(rng: np.random.Generator) -> list[Case]:
@@ -196,12 +243,13 @@ def _sample(rng: np.random.Generator) -> list[Case]:
         return rng.standard_normal((2, count, length, d))
 
     mask = np.array([[True, False, True], [False, False, False]])
-    one = rng.standard_normal((3, 3, 4))
+    one, side = rng.standard_normal((3, 3, 4)), rng.standard_normal((3, 3, 8))
     return [
         ((heads(2, 3), heads(2, 3), heads(2, 3)), {"causal": True}),
         ((heads(4, 2), heads(2, 3), heads(2, 3, 3)), {"mask": mask, "scale": 0.7}),
         ((heads(2, 2), heads(1, 3), heads(1, 3)), {"rate": 0.4, "draw": Draw(7, 1)}),
         ((one[0], one[1], one[2]), {}),
+        ((side[0], side[1, :, :4], side[2, :, :4]), {"heads": 4, "kv_heads": 2, "causal": True}),
     ]
 
 
@@ -209,7 +257,7 @@ register(
     Op(
         "scaled_dot_product_attention",
         attention,
-        {"q": _q, "k": _k, "v": _v},
+        {"q": _rule(_q), "k": _rule(_k), "v": _rule(_v)},
         accumulates=True,
         sample=_sample,
     )

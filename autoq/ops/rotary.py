@@ -12,7 +12,14 @@ from autoq.ops.samples import moved
 from autoq.tape.op import Op, register
 
 
-def rope(x: Any, *, positions: Any = None, base: float = 10000.0, interleaved: bool = False) -> Any:
+def rope(
+    x: Any,
+    *,
+    positions: Any = None,
+    base: float = 10000.0,
+    interleaved: bool = False,
+    heads: int | None = None,
+) -> Any:
     """Pairs of features turned by angles that grow with the position.
 
     Pair i of d features at position p turns by p * base ** (-2 i / d), so that the product of a query and a
@@ -26,6 +33,7 @@ def rope(x: Any, *, positions: Any = None, base: float = 10000.0, interleaved: b
         base: The slowest pair turns by about 1 / base a position.
         interleaved: Pairs are features (2 i, 2 i + 1), as in the paper; else (i, i + d / 2), as most
             language models store them.
+        heads: With it, x is (..., length, heads * d): heads side by side, each turned by itself.
 
     Raises:
         ShapeError: An odd number of features, less than two axes, or positions that don't broadcast.
@@ -37,20 +45,29 @@ def rope(x: Any, *, positions: Any = None, base: float = 10000.0, interleaved: b
         tensor([[1.     0.    ]
                 [0.5403... 0.8414...]], float32)
     """
-    if x.ndim < 2 or x.shape[-1] % 2:
-        raise ShapeError(
-            f"rope: x is {x.shape}.", "(..., length, d) with d even.", "Split the heads so that d is even."
-        )
-    cos, sin = _turns(x.shape, _positions(x.shape, positions), base, x.dtype)
-    out = np.empty(x.shape, x.dtype)
-    half = x.shape[-1] // 2
+    d = _features(x.shape, heads)
+    cos, sin = _turns(d, _positions(x.shape, positions), base, x.dtype)
+    split = x.reshape(*x.shape[:-1], x.shape[-1] // d if d else 1, d)
+    out = np.empty(split.shape, x.dtype)
     first, second = (
-        (slice(0, None, 2), slice(1, None, 2)) if interleaved else (slice(half), slice(half, None))
+        (slice(0, None, 2), slice(1, None, 2)) if interleaved else (slice(d // 2), slice(d // 2, None))
     )
-    a, b = x[..., first], x[..., second]
+    a, b = split[..., first], split[..., second]
     out[..., first] = a * cos - b * sin
     out[..., second] = b * cos + a * sin
-    return out
+    return out.reshape(x.shape)
+
+
+def _features(shape: Shape, heads: int | None) -> int:
+    """Features of a head."""
+    parts = 1 if heads is None else heads
+    if len(shape) < 2 or parts < 1 or shape[-1] % (2 * parts):
+        raise ShapeError(
+            f"rope: x is {shape}" + (f", heads={heads}." if heads else "."),
+            "(..., length, d) with d even, or with heads= (..., length, heads * d).",
+            "Split the features so that every head has an even number.",
+        )
+    return shape[-1] // parts
 
 
 def _positions(shape: Shape, positions: Any) -> Any:
@@ -71,17 +88,18 @@ def _positions(shape: Shape, positions: Any) -> Any:
     return positions.astype(np.float64)
 
 
-def _turns(shape: Shape, positions: Any, base: float, dtype: Any) -> tuple[Any, Any]:
-    """Cosines and sines of the angles, (..., length, d / 2); float64 until the angles are small."""
-    d = shape[-1]
-    angles = positions[..., None] * float(base) ** (-np.arange(0, d, 2) / d)
+def _turns(d: int, positions: Any, base: float, dtype: Any) -> tuple[Any, Any]:
+    """Cosines and sines of the angles, (..., length, 1, d / 2), computed in float64."""
+    angles = positions[..., None, None] * float(base) ** (-np.arange(0, d, 2) / (d or 1))
     return np.cos(angles).astype(dtype), np.sin(angles).astype(dtype)
 
 
-def _rope_x(F: Any, g: Any, x_shape: Shape, positions: Any, base: float, interleaved: bool) -> Any:
+def _rope_x(
+    F: Any, g: Any, x_shape: Shape, positions: Any, base: float, interleaved: bool, heads: int | None
+) -> Any:
     """The cotangent turned back."""
     back = -_positions(x_shape, positions)
-    return F.rope(g, positions=back, base=base, interleaved=interleaved)
+    return F.rope(g, positions=back, base=base, interleaved=interleaved, heads=heads)
 
 
 register(
@@ -90,7 +108,11 @@ register(
         rope,
         {"x": _rope_x},
         sample=moved(
-            (2, 3, 4), {}, {"interleaved": True, "base": 100.0}, {"positions": np.array([[4], [7]])}
+            (2, 3, 4),
+            {},
+            {"interleaved": True, "base": 100.0},
+            {"positions": np.array([[4], [7]])},
+            {"heads": 2},
         ),
     )
 )
