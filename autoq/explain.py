@@ -118,7 +118,7 @@ class Explanation:
         decoded, encoded = sum(s.decoded for s in self.steps), sum(s.encoded for s in self.steps)
         kernels = sum(sum(s.launches.values()) for s in self.steps)
         return (
-            f"{len(self)} steps, {decoded:,} values decoded, {encoded:,} encoded, {kernels} kernels, "
+            f"{len(self)} step{'s' * (len(self) != 1)}, {decoded:,} values decoded, {encoded:,} encoded, {kernels} kernels, "
             f"{self.saved_bytes:,} bytes saved for backward"
         )
 
@@ -137,7 +137,7 @@ class Explanation:
         lines = [
             "  ".join(row[i].ljust(w) for i, w in zip(shown, widths, strict=True)).rstrip() for row in rows
         ]
-        return "\n".join([*lines, self._total(), *self._notes()])
+        return "\n".join([*(lines if self.steps else []), self._total(), *self._notes()])
 
     __repr__ = __str__
 
