@@ -2,26 +2,20 @@
 
 from __future__ import annotations
 
-import copy
 import math
 from typing import Any
 
 import numpy as np
 
-from autoq.context import using
-from autoq.errors import ArgumentError
-from autoq.nn.init import checked_generator, uniform
-from autoq.nn.module import Module
-from autoq.nn.setting import dtype_setting, scheme_setting, setting_text
+from autoq.nn.init import uniform
+from autoq.nn.weighted import Weighted, check_size, described
 from autoq.random import Generator
 from autoq.schemes.scheme import QuantScheme
-from autoq.storage.qtensor import QTensor
 from autoq.tape.apply import apply
 from autoq.tape.parameter import Parameter
-from autoq.types import dtype_name
 
 
-class Linear(Module):
+class Linear(Weighted):
     """``x @ weight.mT + bias``: one op, which decodes once and encodes once.
 
     With ``weight_scheme=`` the weight is fake-quantized: a float master weight is trained, every forward
@@ -63,12 +57,10 @@ class Linear(Module):
         out_dtype: Any = None,
         dtype: Any = np.float32,
     ) -> None:
-        _check_size("in_features", in_features)
-        _check_size("out_features", out_features)
+        check_size("Linear", "in_features", in_features)
+        check_size("Linear", "out_features", out_features)
+        super().__init__(weight_scheme=weight_scheme, rng=rng, out_dtype=out_dtype)
         self.in_features, self.out_features = in_features, out_features
-        self.weight_scheme = scheme_setting("Linear: weight_scheme", weight_scheme)
-        self.out_dtype = dtype_setting(out_dtype)
-        self.rng = checked_generator("Linear", rng)
         bound = 1.0 / math.sqrt(in_features)
         self.weight = Parameter(uniform((out_features, in_features), rng, -bound, bound, dtype))
         self.bias = Parameter(uniform((out_features,), rng, -bound, bound, dtype)) if bias else None
@@ -77,54 +69,7 @@ class Linear(Module):
         """``x: (..., in_features)`` to ``(..., out_features)``."""
         return apply("linear", x, self._weight(), self.bias, out_dtype=self.out_dtype)
 
-    def packed_weight(self) -> QTensor:
-        """The weight as the forward uses it, ``(out_features, in_features)``.
-
-        Raises:
-            ArgumentError: If the layer has no ``weight_scheme`` and its weight isn't packed.
-        """
-        with using(grad=False):
-            value = self._weight().value
-        if not isinstance(value, QTensor):
-            raise ArgumentError(
-                f"Linear.packed_weight: the weight is {dtype_name(value.dtype)}.",
-                "a layer with a weight_scheme",
-                "Build it with weight_scheme=, or set layer.weight_scheme = aq.mxfp8.",
-            )
-        return value
-
-    def pack(self) -> Linear:
-        """A copy of the layer for inference: its weight is the packed one alone, the bias is shared.
-
-        Raises:
-            ArgumentError: If the layer has no ``weight_scheme``.
-
-        Example:
-            >>> import autoq as aq
-            >>> layer = aq.nn.Linear(64, 10, weight_scheme=aq.int4, rng=aq.Generator(0)).pack()
-            >>> layer, layer.weight.dtype == aq.int4
-            (Linear(64, 10, weight=int4), True)
-        """
-        packed = copy.copy(self)
-        packed.weight, packed.weight_scheme = Parameter(self.packed_weight()), None
-        return packed
-
     def describe(self) -> str:
         """Sizes and what differs from the defaults."""
-        packed = self.weight.dtype if isinstance(self.weight.value, QTensor) else None
-        settings = setting_text(weight=packed, weight_scheme=self.weight_scheme, out_dtype=self.out_dtype)
-        sizes = f"{self.in_features}, {self.out_features}" + ("" if self.bias is not None else ", bias=False")
-        return ", ".join(filter(None, [sizes, settings]))
-
-    def _weight(self) -> Any:
-        scheme = self.weight_scheme
-        if scheme is None:
-            return self.weight
-        return self.weight.quantize(scheme_setting("Linear: weight_scheme", scheme), rng=self.rng)
-
-
-def _check_size(name: str, size: int) -> None:
-    if not isinstance(size, (int, np.integer)) or size < 1:
-        raise ArgumentError(
-            f"Linear: {name} is {size!r}.", "an integer of at least 1", "Pass the size of the axis."
-        )
+        sizes = f"{self.in_features}, {self.out_features}"
+        return described(sizes, "" if self.bias is not None else "bias=False", self.settings())

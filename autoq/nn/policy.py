@@ -7,9 +7,11 @@ from typing import Any
 import numpy as np
 
 from autoq.errors import ArgumentError
+from autoq.nn.embedding import Embedding
 from autoq.nn.linear import Linear
 from autoq.nn.module import Module
 from autoq.nn.setting import dtype_setting, scheme_setting
+from autoq.nn.weighted import Weighted
 from autoq.schemes.scheme import QuantScheme
 
 
@@ -19,28 +21,29 @@ def policy(
     signal: Any = None,
     stream: Any = None,
     weights: QuantScheme | None = None,
-    logits: Linear | None = None,
+    logits: Weighted | None = None,
 ) -> Module:
-    """Set the dtypes of every norm, activation and linear module below ``model``, and return it.
+    """Set the dtypes of every norm, activation, linear module and convolution below ``model``, and return it.
 
     Every norm and activation, and any module with an attribute ``signal``, gets ``signal``. Every Linear
-    gets ``weights`` as its weight scheme and ``stream`` as its ``out_dtype``, so that residual sums are
-    made in the stream's dtype and quantized where a norm or an activation hands them to the next Linear.
-    The last Linear in the order of assignment makes the logits: its weight follows ``weights``, its output
-    is float32. None means what it means to a module: follow the input (``signal``, ``stream``), float
-    weights (``weights``).
+    and convolution gets ``weights`` as its weight scheme and ``stream`` as its ``out_dtype``, so that
+    residual sums are made in the stream's dtype and quantized where a norm or an activation hands them to
+    the next of them. The last Linear in the order of assignment, or the last convolution of a model
+    without a Linear, makes the logits: its weight follows ``weights``, its output is float32. An Embedding
+    starts a stream, so it gets ``stream`` as its ``out_dtype``, and keeps its own weight scheme. None means
+    what it means to a module: follow the input (``signal``, ``stream``), float weights (``weights``).
 
     The input of the model is the caller's: quantize it (``x.quantize(aq.mxfp8)``) for a packed first layer.
 
     Args:
         model: Changed in place.
         signal: Dtype or scheme of norm and activation outputs.
-        stream: Dtype or scheme of the outputs of all Linears but the last.
-        weights: Scheme through which all Linear weights are trained.
-        logits: The Linear whose output stays float32, where it isn't the last one.
+        stream: Dtype or scheme of the outputs of embeddings, Linears and convolutions, but for the last.
+        weights: Scheme through which the weights of Linears and convolutions are trained.
+        logits: The layer whose output stays float32, where it isn't the last one.
 
     Raises:
-        ArgumentError: If ``logits`` is no Linear of the model.
+        ArgumentError: If ``logits`` is no Linear or convolution of the model.
 
     Example:
         >>> import autoq as aq
@@ -56,24 +59,27 @@ def policy(
     """
     signal, stream = dtype_setting(signal), dtype_setting(stream)
     weights = scheme_setting("policy: weights", weights)
-    linears = [module for module in model.modules() if isinstance(module, Linear)]
-    head = _logits_layer(linears, logits)
-    for linear in linears:
-        linear.weight_scheme = weights
-        linear.out_dtype = np.dtype(np.float32) if linear is head else stream
+    layers = [m for m in model.modules() if isinstance(m, Weighted) and not isinstance(m, Embedding)]
+    head = _logits_layer(layers, logits)
+    for layer in layers:
+        layer.weight_scheme = weights
+        layer.out_dtype = np.dtype(np.float32) if layer is head else stream
     for module in model.modules():
+        if isinstance(module, Embedding):
+            module.out_dtype = stream
         if hasattr(module, "signal"):
             module.signal = signal
     return model
 
 
-def _logits_layer(linears: list[Linear], logits: Linear | None) -> Linear | None:
+def _logits_layer(layers: list[Weighted], logits: Weighted | None) -> Weighted | None:
     if logits is None:
-        return linears[-1] if linears else None
-    if not any(linear is logits for linear in linears):
+        last = [layer for layer in layers if isinstance(layer, Linear)] or layers
+        return last[-1] if last else None
+    if not any(layer is logits for layer in layers):
         raise ArgumentError(
             f"policy: logits={logits!r} is not a part of the model.",
-            "a Linear inside the model",
+            "a Linear or a convolution inside the model",
             "Pass the layer itself, for example logits=model.head.",
         )
     return logits
