@@ -55,17 +55,19 @@ def linearized(f: Callable[..., Any], primals: Any) -> tuple[Any, Callable[[Any]
     """The value of ``f``, and the function from tangents of the primals to those of the value."""
     inputs: list[Tensor] = []
     with using(grad=True):
-        value = f(*[entered(x, inputs) for x in primals])
+        points = [entered(x, inputs) for x in primals]
+        before = next_position()
+        value = f(*points)
     outputs = [y for y in leaves(value) if _is_float(y)]
     further = any(depends_further(y, inputs) for y in outputs)
     start = next_position()
     cotangents = [_cotangent(y) for y in outputs]
-    pulls = pulled(list(zip(outputs, cotangents, strict=True)), inputs, create_graph=True)
+    pulls = pulled(list(zip(outputs, cotangents, strict=True)), inputs, True, before)
 
     def push(tangents: Any) -> Any:
         directions = checked_directions(primals, inputs, tangents)
         create = further or any(v._node is not None for v in directions)
-        found = pulled(list(zip(pulls, directions, strict=True)), cotangents, create, since=start)
+        found = pulled(list(zip(pulls, directions, strict=True)), cotangents, create, start)
         rest = iter(found)
         return mapped(value, lambda y: next(rest) if _is_float(y) else y)
 
@@ -96,11 +98,12 @@ def hvp(f: Callable[..., Any], x: Any, v: Any) -> Any:
     """
     inputs: list[Tensor] = []
     with using(grad=True):
-        value = single(f(entered(x, inputs)))
+        point, start = entered(x, inputs), next_position()
+        value = single(f(point))
     directions = checked_directions((x,), inputs, (v,))
     further = depends_further(value, inputs) or any(v._node is not None for v in directions)
-    slopes = pulled([(value, None)], inputs, create_graph=True)
-    found = iter(pulled(list(zip(slopes, directions, strict=True)), inputs, further))
+    slopes = pulled([(value, None)], inputs, True, start)
+    found = iter(pulled(list(zip(slopes, directions, strict=True)), inputs, further, start))
     return mapped(x, lambda _: next(found), numbers=True)
 
 

@@ -14,6 +14,7 @@ from autoq.errors import ArgumentError, GradientError
 from autoq.tape.apply import apply
 from autoq.tape.delivery import tensor_of
 from autoq.tape.forward import linearized
+from autoq.tape.node import next_position
 from autoq.tape.tensor import Tensor
 from autoq.tape.transforms import ArgNums, depends_further, entered, grad, pulled
 from autoq.tape.trees import leaves, mapped
@@ -101,11 +102,13 @@ def _by_rows(f: Callable[..., Any], trees: tuple[Any, ...]) -> tuple[Any, list[l
     """The value, and by tensor in it the derivatives by each input: a backward pass a value."""
     inputs: list[Tensor] = []
     with using(grad=True):
-        value = f(*[entered(x, inputs) for x in trees])
+        points = [entered(x, inputs) for x in trees]
+        start = next_position()
+        value = f(*points)
     blocks = []
     for y in _checked(value):
         create = depends_further(y, inputs)
-        rows = [pulled([(y, unit)], inputs, create) for unit in _units(y)]
+        rows = [pulled([(y, unit)], inputs, create, start) for unit in _units(y)]
         blocks.append([_stacked([r[i] for r in rows], y.shape, x, create) for i, x in enumerate(inputs)])
     return value, blocks
 

@@ -13,7 +13,7 @@ from autoq.errors import ArgumentError, DTypeError, GradientError
 from autoq.tape.apply import apply
 from autoq.tape.delivery import tensor_of
 from autoq.tape.gradient import seed, walk
-from autoq.tape.node import LEAF, Node
+from autoq.tape.node import LEAF, Node, next_position
 from autoq.tape.tensor import Tensor, tensor
 from autoq.tape.trees import mapped
 
@@ -56,9 +56,10 @@ def value_and_grad(f: Callable[..., Any], argnums: ArgNums = 0) -> Callable[...,
             replaced = list(args)
             for p in positions:
                 replaced[p] = entered(args[p], inputs)
+            start = next_position()
             result = f(*replaced, **kwargs)
         output = result[0] if isinstance(result, tuple) else result
-        found = iter(gradients(single(output), inputs))
+        found = iter(gradients(single(output), inputs, since=start))
         out = tuple(mapped(args[p], lambda _: next(found), numbers=True) for p in positions)
         return result, out[0] if isinstance(argnums, int) else out
 
@@ -106,10 +107,12 @@ def vjp(f: Callable[..., Tensor], *args: Any) -> tuple[Tensor, Callable[[Any], A
     """
     inputs: list[Tensor] = []
     with using(grad=True):
-        value = f(*[entered(x, inputs) for x in args])
+        points = [entered(x, inputs) for x in args]
+        start = next_position()
+        value = f(*points)
 
     def pullback(cotangent: Any) -> tuple[Any, ...]:
-        found = iter(gradients(value, inputs, cotangent))
+        found = iter(gradients(value, inputs, cotangent, start))
         return tuple(mapped(x, lambda _: next(found), numbers=True) for x in args)
 
     return value.detach() if not depends_further(value, inputs) else value, pullback
@@ -129,14 +132,14 @@ def stop_gradient(x: Any) -> Any:
     return mapped(x, lambda x: (x if isinstance(x, Tensor) else tensor(x)).detach(), numbers=True)
 
 
-def gradients(output: Tensor, inputs: list[Tensor], cotangent: Any = None) -> list[Tensor]:
-    """Gradients of an output by input tensors; zeros where it does not depend on one.
+def gradients(output: Tensor, inputs: list[Tensor], cotangent: Any = None, since: int = 0) -> list[Tensor]:
+    """Gradients of an output by input tensors, from before ``since``; zeros where it doesn't depend on one.
 
     The walk is recorded if the result depends on tracked tensors beyond the inputs, or the inputs
     themselves do, or the cotangent is tracked.
     """
     tracked = isinstance(cotangent, Tensor) and cotangent._node is not None
-    return pulled([(output, cotangent)], inputs, tracked or depends_further(output, inputs))
+    return pulled([(output, cotangent)], inputs, tracked or depends_further(output, inputs), since)
 
 
 def pulled(
