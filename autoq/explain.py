@@ -117,8 +117,9 @@ class Explanation:
     def _total(self) -> str:
         decoded, encoded = sum(s.decoded for s in self.steps), sum(s.encoded for s in self.steps)
         kernels = sum(sum(s.launches.values()) for s in self.steps)
+        steps = "1 step" if len(self) == 1 else f"{len(self)} steps"
         return (
-            f"{len(self)} step{'s' * (len(self) != 1)}, {decoded:,} values decoded, {encoded:,} encoded, {kernels} kernels, "
+            f"{steps}, {decoded:,} values decoded, {encoded:,} encoded, {kernels} kernels, "
             f"{self.saved_bytes:,} bytes saved for backward"
         )
 
