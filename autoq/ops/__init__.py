@@ -13,8 +13,8 @@ from autoq.ops import convolution_form as convolution_form
 from autoq.ops import convolution_transpose as convolution_transpose
 from autoq.ops import elementwise as elementwise
 from autoq.ops import embedding as embedding
-from autoq.ops import gated as gated
 from autoq.ops import estimators as estimators
+from autoq.ops import gated as gated
 from autoq.ops import hadamard as hadamard
 from autoq.ops import index as index
 from autoq.ops import join as join
@@ -27,6 +27,7 @@ from autoq.ops import order as order
 from autoq.ops import pooling as pooling
 from autoq.ops import powers as powers
 from autoq.ops import probability_loss as probability_loss
+from autoq.ops import products as products
 from autoq.ops import quant as quant
 from autoq.ops import random as random
 from autoq.ops import reduce as reduce
@@ -34,6 +35,8 @@ from autoq.ops import regression_loss as regression_loss
 from autoq.ops import rotary as rotary
 from autoq.ops import rounding as rounding
 from autoq.ops import scan as scan
+from autoq.ops import scatter as scatter
+from autoq.ops import several as several
 from autoq.ops import softmax as softmax
 from autoq.ops import trigonometric as trigonometric
 from autoq.ops import windows as windows

@@ -7,8 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from autoq.errors import ArgumentError, ShapeError
+from autoq.errors import ArgumentError, IndexingError, ShapeError
 from autoq.schemes import QuantScheme
+from autoq.tape.apply import plain
 from autoq.tape.tensor import Tensor, tensor
 from autoq.types import as_dtype
 
@@ -152,6 +153,31 @@ def eye(n_rows: int, n_cols: int | None = None, k: int = 0, dtype: Any = np.floa
     return tensor(np.eye(n_rows, n_cols, k, np.float32), dtype)
 
 
+def one_hot(indices: Any, num_classes: int, dtype: Any = np.float32) -> Tensor:
+    """A 1 at each index, along a new last axis of zeros.
+
+    Args:
+        indices: Integers of any shape, from 0 to ``num_classes`` - 1.
+        num_classes: The length of the new axis.
+        dtype: A NumPy dtype or a QuantScheme.
+
+    Raises:
+        IndexingError: An index outside the classes, or not an integer.
+
+    Example:
+        >>> one_hot([2, 0], 3).tolist()
+        [[0.0, 0.0, 1.0], [1.0, 0.0, 0.0]]
+    """
+    places = np.asarray(plain(indices))
+    if places.size and (places.dtype.kind not in "iu" or places.min() < 0 or places.max() >= num_classes):
+        raise IndexingError(
+            f"one_hot: indices of dtype {places.dtype}, from {places.min()} to {places.max()}.",
+            f"integers from 0 to {num_classes - 1}.",
+            "Check the indices, or num_classes.",
+        )
+    return tensor((places[..., None] == np.arange(num_classes)).astype(np.float32), dtype)
+
+
 CREATORS: dict[str, Callable[..., Tensor]] = {
-    f.__name__: f for f in (zeros, ones, full, zeros_like, ones_like, arange, linspace, eye)
+    f.__name__: f for f in (zeros, ones, full, zeros_like, ones_like, arange, linspace, eye, one_hot)
 }

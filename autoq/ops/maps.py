@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import numpy as np
-
 from autoq.ops.docs import documented
 from autoq.ops.samples import Sample
 from autoq.tape.op import Op, register
@@ -15,7 +13,7 @@ Rule = Callable[..., Any]
 
 
 def unary_op(
-    name: str, ufunc: np.ufunc, rule: Rule, sample: Sample, *doc: str, integers: bool = False
+    name: str, ufunc: Callable[..., Any], rule: Rule, sample: Sample, *doc: str, integers: bool = False
 ) -> None:
     """Register ``name(x)``; ``doc`` is the summary, a call, and what it prints."""
     register(Op(
@@ -25,7 +23,12 @@ def unary_op(
 
 
 def binary_op(
-    name: str, ufunc: np.ufunc, rules: tuple[Rule, Rule], sample: Sample, *doc: str, integers: bool = False
+    name: str,
+    ufunc: Callable[..., Any],
+    rules: tuple[Rule, Rule],
+    sample: Sample,
+    *doc: str,
+    integers: bool = False,
 ) -> None:
     """Register ``name(a, b)``; the rules are those of a and b."""
     register(Op(

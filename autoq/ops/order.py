@@ -9,7 +9,8 @@ import numpy as np
 from autoq.errors import ArgumentError
 from autoq.ops.axes import Shape, one_axis
 from autoq.ops.samples import Case, distinct
-from autoq.tape.apply import apply, as_operand
+from autoq.tape.apply import apply, as_tensor
+from autoq.tape.function import composed
 from autoq.tape.op import Op, register
 from autoq.tape.tensor import Tensor
 
@@ -66,6 +67,7 @@ def _sort_x(F: Any, g: Any, x: Any, x_shape: Shape, axis: int, descending: bool)
     return F.scatter_add_along_axis(g, indices=places, axis=axis, shape=x_shape)
 
 
+@composed
 def topk(
     x: Any, k: int, axis: int = -1, largest: bool = True, sorted: bool = True, *, out_dtype: Any = None
 ) -> tuple[Tensor, Tensor]:
@@ -94,7 +96,7 @@ def topk(
         >>> values, indices
         (tensor([5. 4.], float32), tensor([1 3], int64))
     """
-    x = as_operand(x)
+    x = as_tensor(x)
     axis = one_axis("topk", axis, np.shape(x))
     n = x.shape[axis]
     if not isinstance(k, int | np.integer) or not 0 <= k <= n:

@@ -12,7 +12,7 @@ from autoq.ops.attention import scaled_dot_product_attention
 from autoq.ops.create import CREATORS
 from autoq.random import random_bits
 from autoq.tape.apply import apply, as_operand
-from autoq.tape.function import function
+from autoq.tape.function import COMPOSED, function
 from autoq.tape.op import REGISTRY
 from autoq.tape.tensor import Tensor
 
@@ -33,7 +33,16 @@ HIDDEN = {
     *("hadamard", "hadamard_transposed", "scatter_slice", "scatter_add", "scatter_add_along_axis"),
     *("convolve", "convolve_input", "convolve_weight", "unfold", "fold", "bin_means", "bin_spread"),
     *("quantize_learned_step", "quantize_learned_clip", "sum_blocks", "spread_blocks"),
-    *("extremum_so_far", "linear_recurrence", "scatter_diagonal"),
+    *("extremum_so_far", "linear_recurrence", "scatter_diagonal", "update", "einsum"),
+}
+
+# Names that users of NumPy or PyTorch look for, of ops that have the array API standard's names here.
+ALIASES = {
+    **{f"arc{name[1:]}": name for name in ("asin", "acos", "atan", "atan2", "asinh", "acosh", "atanh")},
+    "cumsum": "cumulative_sum",
+    "cumprod": "cumulative_prod",
+    "gather": "take_along_axis",
+    "concatenate": "concat",
 }
 
 
@@ -42,6 +51,8 @@ def public() -> dict[str, Callable[..., Any]]:
     made = {name: function(op) for name, op in REGISTRY.items() if name not in HIDDEN}
     return {
         **made,
+        **{alias: made[name] for alias, name in ALIASES.items()},
+        **COMPOSED,
         **CREATORS,
         "astype": astype,
         "split": split,

@@ -14,6 +14,22 @@ if TYPE_CHECKING:
     from autoq.tape.tensor import Tensor
 
 
+# Public functions that call more than one op, or one of another name: methods of tensors find them here.
+COMPOSED: dict[str, Callable[..., Any]] = {}
+
+
+def composed(made: Callable[..., Any]) -> Callable[..., Any]:
+    """Register a public function under its name; it takes tensors, arrays and numbers.
+
+    Example:
+        >>> import autoq as aq
+        >>> COMPOSED["topk"] is aq.topk
+        True
+    """
+    COMPOSED[made.__name__] = made
+    return made
+
+
 def function(op: Op) -> Callable[..., Tensor]:
     """The public function of a record: operands first, then its static arguments, then ``out_dtype``.
 

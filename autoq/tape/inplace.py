@@ -7,12 +7,13 @@ from typing import Any
 import numpy as np
 
 from autoq.context import current
-from autoq.errors import DTypeError, GradientError, ShapeError
+from autoq.errors import GradientError, ShapeError
 from autoq.storage import QTensor
+from autoq.storage.update import updated, write
 from autoq.tape.apply import apply, plain
 from autoq.tape.methods import Methods
 from autoq.tape.stored import stored
-from autoq.types import TensorType, dtype_name
+from autoq.types import TensorType
 
 
 class InPlace(Methods):
@@ -45,14 +46,11 @@ class InPlace(Methods):
     def __setitem__(self, index: Any, data: Any) -> None:
         _check_mutable(self, "x[...] = v")
         if type(self._value) is QTensor:
-            raise DTypeError(
-                f"item assignment to packed {dtype_name(self._type.dtype)} values.",
-                "dense tensors",
-                "Change decoded values and encode again: d = x.dequantize(); d[...] = v; d.quantize(...).",
-            )
-        if not self._value.flags.writeable:
-            self._value = self._value.copy()
-        self._value[plain(index)] = np.asarray(data)
+            self._value = updated(self._value, plain(index), np.asarray(data))
+        else:
+            if not self._value.flags.writeable:
+                self._value = self._value.copy()
+            write(self._value, plain(index), np.asarray(data))
         self._version[0] += 1
 
     def __iadd__(self, other: Any) -> Any:
@@ -91,5 +89,5 @@ def _check_mutable(x: Any, what: str) -> None:
         raise GradientError(
             f"{what} on a tensor that is tracked.",
             "untracked tensors, or any under aq.no_grad()",
-            "Compute a new tensor instead (x = x + y; aq.where for single entries), or detach() first.",
+            "Compute a new tensor instead: x = x + y, x.at[index].set(v) or x.at[index].add(v).",
         )

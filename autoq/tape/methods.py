@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from autoq.tape.apply import apply, binary
+from autoq.tape.arranging import Arranging
+from autoq.tape.elementary import Elementary
 
 if TYPE_CHECKING:
     from autoq.tape.tensor import Tensor
@@ -51,6 +53,18 @@ class Operators:
 
     def __rpow__(self, other: Any) -> Tensor:
         return binary("pow", other, self)
+
+    def __floordiv__(self, other: Any) -> Tensor:
+        return binary("floor_divide", self, other)
+
+    def __rfloordiv__(self, other: Any) -> Tensor:
+        return binary("floor_divide", other, self)
+
+    def __mod__(self, other: Any) -> Tensor:
+        return binary("remainder", self, other)
+
+    def __rmod__(self, other: Any) -> Tensor:
+        return binary("remainder", other, self)
 
     def __matmul__(self, other: Any) -> Tensor:
         return apply("matmul", self, other)
@@ -97,7 +111,7 @@ def _comparable(other: Any) -> bool:
     return isinstance(other, (*NUMERIC, Operators, list))
 
 
-class Methods(Operators):
+class Methods(Operators, Elementary, Arranging):
     """Ops as methods, under the names that NumPy and PyTorch users look for."""
 
     __slots__ = ()

@@ -49,8 +49,8 @@ class Op:
             value), ``<operand>_shape``, or a static argument. What no rule names is not saved.
         kind: ``"float"`` decodes, computes, encodes once (S5-S15); ``"layout"`` moves values (S21, S34-S36);
             ``"index"`` returns bool or int, untracked (S16); ``"cast"`` changes the dtype (S3); ``"loss"``
-            decodes and returns float32 or float64 (S14); ``"update"`` changes entries of its first operand and
-            keeps that one's type (S12).
+            decodes and returns float32 or float64 (S14); ``"update"`` changes entries of its first operand
+            and keeps that one's type (S12).
         elementwise: The forward is a broadcasting map, so packed operands run tile by tile.
         reduction: It takes ``axis`` and ``keepdims`` (S13).
         accumulates: It sums products or values, in float64 under ``precision="exact"`` (S15).

@@ -47,6 +47,8 @@ def gradient(op, i, g, operands, static):
     for source, key in rule.reads:
         if source == "value":
             arguments.append(operands[key])
+        elif source == "values":
+            arguments.append(list(operands))
         elif source == "shape":
             arguments.append(np.shape(operands[key]))
         else:

@@ -1,0 +1,84 @@
+"""Entries of a packed tensor set or added to: only blocks that change are encoded again (S12)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ..errors import ArgumentError, IndexingError, ShapeError
+from .layout import Array
+from .qtensor import QTensor
+from .rewrite import rewritten
+
+
+def updated(q: QTensor, index: Any, values: Any, add: bool = False) -> QTensor:
+    """``q`` with the entries at ``index`` set to ``values``, or with these added.
+
+    Blocks without a changed value keep their bits, and the axis order and a scale of the whole tensor stay.
+
+    Args:
+        q: Any layout.
+        index: As of NumPy's ``x[index] = values``.
+        values: Floats or a number that broadcast to ``x[index]``.
+        add: Add instead; entries that the index names twice are added to twice.
+
+    Raises:
+        IndexingError: A position outside its axis, or too many indices.
+        ShapeError: Values that don't broadcast.
+
+    Example:
+        >>> from autoq.schemes import scheme
+        >>> q = QTensor.quantize(np.ones((2, 64), np.float32), scheme("mxfp8"))
+        >>> new = updated(q, (0, slice(2)), 3.0)
+        >>> new.dequantize()[0, :3].tolist(), new[:, 32:].same_bits(q[:, 32:])
+        ([3.0, 3.0, 1.0], True)
+    """
+    x = q.dequantize()
+    write(x, index, values, add)
+    return rewritten(q, x)
+
+
+def write(x: Array, index: Any, values: Any, add: bool = False) -> None:
+    """The same on an array, in place.
+
+    Example:
+        >>> x = np.zeros(3)
+        >>> write(x, [0, 0], 1.0, add=True)
+        >>> x.tolist()
+        [2.0, 0.0, 0.0]
+    """
+    try:
+        if add and may_repeat(index):
+            np.add.at(x, index, values)
+        elif add:
+            x[index] += values
+        else:
+            x[index] = values
+    except (IndexError, TypeError) as error:
+        raise IndexingError(
+            f"index {index!r} of a tensor of shape {x.shape}: {error}",
+            "integers within their axis, slices, None, Ellipsis, arrays of integers or bools",
+            "Check the index against x.shape.",
+        ) from None
+    except OverflowError as error:
+        raise ArgumentError(
+            f"values {values!r} in {x.dtype}: {error}", "values in its range", "Cast the tensor first."
+        ) from None
+    except ValueError:
+        raise ShapeError(
+            f"values of shape {np.shape(values)} for entries of shape {x[index].shape}",
+            "values that broadcast to the entries",
+            "Reshape the values, or pick other entries.",
+        ) from None
+
+
+def may_repeat(index: Any) -> bool:
+    """Whether an index can reach an entry twice: only integer arrays can.
+
+    Example:
+        >>> may_repeat((slice(3), [1, 1])), may_repeat(np.array([True, False]))
+        (True, False)
+    """
+    parts = index if isinstance(index, tuple) else (index,)
+    return any(isinstance(part, list | np.ndarray) and np.asarray(part).dtype != np.bool_ for part in parts)
