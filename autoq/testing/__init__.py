@@ -1,4 +1,4 @@
-"""Tools for testing code that uses autoq: gradient checks, also through rounding, and the oracle of its bytes."""
+"""Tools for testing code that uses autoq: gradient checks, through rounding too, and the bytes' oracle."""
 
 from . import reference as reference
 from .failures import BitsDiffer as BitsDiffer

@@ -1,7 +1,7 @@
 """Branches inside a forward function: recorded at one run, repeated by the others.
 
-A forward written in NumPy chooses: the larger of two, a sign, where a comparison holds, an order. Coarse grids
-put exact ties under these choices in one value in ten, so differencing across them measures nothing. Arrays
+A forward written in NumPy chooses: the larger of two, a sign, where a comparison holds, an order. Coarse
+grids put exact ties under these choices in one value in ten, so differencing across them measures nothing. Arrays
 handed to a forward are therefore ``Watched``: what NumPy decides on them is kept in a list of choices and,
 in a replay, taken from there, so that the function differenced is the smooth piece that was recorded.
 """
@@ -29,10 +29,11 @@ class Choices:
         self.ties: list[np.ndarray] = []
         self.replaying = False
         self._next = 0
+        self._shares: dict[int, tuple[Any, Any]] = {}
 
     def replay(self) -> Choices:
         """The same choices, to be taken from the first on."""
-        self.replaying, self._next = True, 0
+        self.replaying, self._next, self._shares = True, 0, {}
         return self
 
     def take(self, make: Callable[[], Any]) -> Any:
@@ -42,6 +43,14 @@ class Choices:
             return self.made[-1]
         self._next += 1
         return self.made[self._next - 1] if self._next <= len(self.made) else make()
+
+    def share(self, array: Any, shares: Any) -> None:
+        """Note how many equal ones each value of a folded maximum holds; the array is held, so is its id."""
+        self._shares[id(array)] = array, shares
+
+    def shares_of(self, array: Any) -> Any:
+        """How many equal ones each value of an array holds."""
+        return self._shares.get(id(array), (None, 1))[1]
 
     def tie(self, where: Any) -> None:
         """Note where two alternatives were equal."""
@@ -82,9 +91,12 @@ class Watched(np.ndarray):
         if "where" in kwargs and method == "__call__":
             frozen = None
         if frozen is not None:
-            result = frozen(choices, ufunc, *arrays, **kwargs)
+            operands = inputs if frozen is _larger else arrays
+            result = frozen(choices, ufunc, *operands, **kwargs)
             if out is not None:
                 plain(out[0])[...] = result
+                assert choices is not None
+                choices.share(out[0], choices.shares_of(result))
         elif out is not None:
             result = getattr(ufunc, method)(*arrays, out=tuple(plain(x) for x in out), **kwargs)
         else:
@@ -144,11 +156,21 @@ def _constant(choices: Choices, ufunc: Any, *x: Any, **kwargs: Any) -> Any:
 
 
 def _larger(choices: Choices, ufunc: np.ufunc, a: Any, b: Any, **kwargs: Any) -> Any:
-    """One of two; half of each at a tie."""
+    """One of two; at a tie equal shares of all that were compared so far, where maxima are folded."""
     choices.tie(np.equal(a, b))
-    first = choices.take(lambda: np.where(np.equal(a, b), 0.5, np.equal(ufunc(a, b), a)))
+    of_a, of_b = choices.shares_of(a), choices.shares_of(b)
+    a, b = plain(a), plain(b)
+
+    def make() -> Any:
+        tied = np.equal(a, b)
+        first = np.where(tied, of_a / (of_a + of_b), np.equal(ufunc(a, b), a))
+        return first, np.where(tied, of_a + of_b, np.where(first == 1, of_a, of_b))
+
+    first, shares = choices.take(make)
     with np.errstate(all="ignore"):
-        return np.where(first == 1, a, np.where(first == 0, b, 0.5 * a + 0.5 * b))
+        value = watched(np.where(first == 1, a, np.where(first == 0, b, first * a + (1 - first) * b)))
+    choices.share(value, shares)
+    return value
 
 
 def _largest(choices: Choices, ufunc: np.ufunc, x: Any, axis: Any = 0, **kwargs: Any) -> Any:
@@ -210,7 +232,6 @@ def _ordered(choices: Choices, func: Any, x: Any, axis: int = -1, **kwargs: Any)
     return np.take_along_axis(x, order, axis)
 
 
-
 _COMPARISONS = (
     *(np.greater, np.greater_equal, np.less, np.less_equal, np.equal, np.not_equal, np.isnan, np.isinf),
     *(np.isfinite, np.signbit, np.logical_and, np.logical_or, np.logical_not, np.logical_xor),
@@ -231,7 +252,7 @@ _clip_ufunc = getattr(getattr(np, "_core", np), "umath", None)
 if _clip_ufunc is not None and hasattr(_clip_ufunc, "clip"):
     _UFUNCS[_clip_ufunc.clip, "__call__"] = _clipped
 _FUNCTIONS: dict[Any, Callable[..., Any]] = {
-    **{f: _constant for f in (np.argmax, np.argmin, np.argsort, np.argpartition, np.searchsorted)},
-    **{f: _constant for f in (np.nonzero, np.flatnonzero, np.count_nonzero, np.round)},
+    **dict.fromkeys((np.argmax, np.argmin, np.argsort, np.argpartition, np.searchsorted), _constant),
+    **dict.fromkeys((np.nonzero, np.flatnonzero, np.count_nonzero, np.round), _constant),
     np.sort: _ordered,
 }

@@ -61,8 +61,6 @@ class Evaluated:
         call.value = packed if isinstance(packed, QTensor) else decoded
 
 
-
-
 def _identity(change: Array, *rest: Any) -> Array:
     return change
 
@@ -176,9 +174,7 @@ def _cast(op: Op, operands: Any, static: dict[str, Any]) -> Evaluated:
     result = op.forward(x._value, **static)
     flag = x._type.propagation
     if isinstance(result, QTensor) and type(x._value) is not QTensor:
-        return Evaluated(
-            TensorType(result.scheme, flag), x.exact, lambda v: op.forward(v, **static), result
-        )
+        return Evaluated(TensorType(result.scheme, flag), x.exact, lambda v: op.forward(v, **static), result)
     if isinstance(result, QTensor):
         return Evaluated(TensorType(result.scheme, flag), x.exact, None, result)
     # A 'cast' that keeps the array keeps the dtype that the tensor counts as, whatever the array is.

@@ -19,8 +19,8 @@ Array = np.ndarray[Any, np.dtype[Any]]
 class ExactTensor(AutodiffTensor):
     """A dense tensor whose values are float64 whatever its dtype says.
 
-    What leaves the tape (``numpy()``, ``item()``, ``detach()``, a comparison) shows the recorded run, which is
-    how it freezes; operations read ``exact``.
+    What leaves the tape (``numpy()``, ``item()``, ``detach()``, a comparison) shows the recorded run, which
+    is how it freezes; operations read ``exact``.
     """
 
     __slots__ = ("exact",)

@@ -20,6 +20,7 @@ from autoq.tape.gradient import walk
 from autoq.tape.node import LEAF, Node
 from autoq.tape.op import Op
 from autoq.tape.tensor import Tensor
+from autoq.testing.branches import BRANCHES
 from autoq.testing.choices import choosing, plain, watched
 from autoq.testing.evaluate import Evaluated, evaluate, forward
 from autoq.testing.events import Array, Call, Calls, run_checked_program
@@ -188,7 +189,9 @@ def _zeros(call: Call) -> list[Any]:
 def _called(op: Op, operands: Any, static: dict[str, Any], out_dtype: Any) -> Call:
     """Run an operation the first time."""
     found: Evaluated = evaluate(op, operands, static, out_dtype)
-    call = Call(("", 0), op, static, found.type, found.value, [values_of(x) for x in operands], list(operands))
+    call = Call(
+        ("", 0), op, static, found.type, found.value, [values_of(x) for x in operands], list(operands)
+    )
     call.choices, call.note, call.dense = found.choices, found.note, found.dense
     on_tape = any(isinstance(x, Tensor) and x._node is not None for x in operands)
     call.tracked = on_tape and current().grad and found.type.is_float and op.kind != "index"
@@ -225,6 +228,9 @@ def _again(call: Call, values: list[Any], changes: list[Any]) -> Array:
     """The forward at other operands, on the recorded branches."""
     if call.op.kind == "cast":
         return np.asarray(values[0])
+    branch = BRANCHES.get(call.op.name)
+    if branch is not None:
+        return branch(call.operands, call.static)(*values)
     with choosing(call.choices.replay()):
         value = np.asarray(plain(forward(call.op, [watched(v) for v in values], call.static)), float64)
     if call.tied is not None:
@@ -237,9 +243,7 @@ def _again(call: Call, values: list[Any], changes: list[Any]) -> Array:
 
 def _node(call: Call, operands: Any) -> Node:
     """The tape's node, whose rules compute in float64."""
-    node = _recorded(
-        call.op, operands, {**call.static}, float64, call.type, call.value, call.note
-    )
+    node = _recorded(call.op, operands, {**call.static}, float64, call.type, call.value, call.note)
     node.dtypes = [float64] * len(node.dtypes)
     kept = call.event.kept if call.event is not None else None
     if kept is not None or call.regular is not None:

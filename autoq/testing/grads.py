@@ -87,28 +87,19 @@ def check_grads(
             "an order of at least 1, and a float array or tensor",
             "Pass the inputs to differentiate by after the function.",
         )
-    made: Program = (FrozenProgram if through_rounding else PlainProgram)(f, inputs)
     bars = Bars(tolerance, dot_tolerance)
-    run = _Run(f, inputs, made, bars, order, through_rounding, seed)
     rng = np.random.default_rng(seed)
-    influences = [_check_direction(run, rng, k) for k in range(directions)]
-    if through_rounding and not allow_vacuous:
-        _refuse_vacuous(run, influences)
-    if sum(x.size for x in made.inputs) <= TINY and sum(o.size for o in made.outputs) <= TINY:
-        _check_jacobian(run)
-    if order > 1:
-        c, d = _cotangents(made, rng), _direction(made, rng)
-        check_grads(
-            directional(f, c, d),
-            *inputs,
-            order=order - 1,
-            through_rounding=through_rounding,
-            directions=max(1, directions - 1),
-            seed=seed + 1,
-            tolerance=tolerance,
-            dot_tolerance=dot_tolerance,
-            allow_vacuous=True,
-        )
+    program = f
+    for level in range(1, order + 1):
+        made: Program = (FrozenProgram if through_rounding else PlainProgram)(program, inputs)
+        run = _Run(f, inputs, made, bars, level, order, through_rounding, seed)
+        influences = [_check_direction(run, rng, k) for k in range(max(1, directions + 1 - level))]
+        if through_rounding and level == 1 and not allow_vacuous:
+            _refuse_vacuous(run, influences)
+        if sum(x.size for x in made.inputs) <= TINY and sum(o.size for o in made.outputs) <= TINY:
+            _check_jacobian(run)
+        if level < order:
+            program = directional(program, _cotangents(made, rng), _direction(made, rng))
 
 
 @dataclass
@@ -117,12 +108,13 @@ class _Run:
     arguments: Sequence[Any]
     program: Program
     bars: Bars
+    level: int
     order: int
     through_rounding: bool
     seed: int
 
     def fail(self, mismatch: Mismatch) -> None:
-        raise report(self.f, self.arguments, self.program, mismatch, self.order, self.seed)
+        raise report(self.f, self.arguments, self.program, mismatch, (self.level, self.order), self.seed)
 
 
 def _check_direction(run: _Run, rng: np.random.Generator, k: int) -> float:
@@ -172,7 +164,7 @@ def _check_forward(
     if isinstance(program, FrozenProgram) and program.quantizes_gradients:
         return  # Q(J' c) isn't linear in c: the two modes differ by the residuals, which reverse mode checked
     dot = float(np.sum(_joined(c) * got))
-    allowed_dot = run.bars.dot * max(_norm(c) * _norm([got]), abs(reverse))
+    allowed_dot = run.bars.dot * max(_norm(c) * _norm([got]), abs(reverse)) + 1e-14 * _norm(c) * _norm(d)
     if not abs(dot - reverse) <= allowed_dot:
         run.fail(Mismatch("dot", k, d, c, dot, reverse, allowed_dot, []))
 
@@ -199,13 +191,15 @@ def _noise(program: Program, c: list[Array], moved: Derivative, place: int) -> f
     """What rounding of float64 may do to a difference."""
     size = np.abs(np.where(_joined(c) != 0, _joined([_stored(o) for o in program.outputs]), 0.0))
     total = float(np.sum(size * np.abs(_joined(c)))) if place else float(np.max(size, initial=0))
-    return 1e-12 * total + 10 * float(moved.error[place] if place else 0.0)
+    return 1e-15 + 1e-12 * total + 10 * float(moved.error[place] if place else 0.0)
 
 
 def _check_jacobian(run: _Run) -> None:
     """Every derivative of every output."""
     program = run.program
     if isinstance(program, FrozenProgram) and program.quantizes_gradients:
+        return
+    if not all(x.size for x in program.outputs + program.leaves):
         return
     sizes = [o.size for o in program.outputs]
     rows = [_joined(program.gradients(_split(e, program.outputs))) for e in np.eye(sum(sizes))]
@@ -220,10 +214,12 @@ def _check_jacobian(run: _Run) -> None:
         off = np.abs(column - moved.value[:-1])
         if not np.all(off <= allowed):
             worst = int(np.argmax(np.where(np.isnan(off), np.inf, off - allowed)))
-            expected, found, bar = moved.value[worst], column[worst], np.broadcast_to(allowed, off.shape)[worst]
-            run.fail(
-                Mismatch("jacobian", i, d, ones, float(expected), float(found), float(bar), [], worst)
+            expected, found, bar = (
+                moved.value[worst],
+                column[worst],
+                np.broadcast_to(allowed, off.shape)[worst],
             )
+            run.fail(Mismatch("jacobian", i, d, ones, float(expected), float(found), float(bar), [], worst))
 
 
 def _refuse_vacuous(run: _Run, influences: list[float]) -> None:
@@ -249,9 +245,7 @@ def _refuse_vacuous(run: _Run, influences: list[float]) -> None:
 
 def _cotangents(program: Program, rng: np.random.Generator) -> list[Array]:
     """Random, 0 where an output isn't finite."""
-    return [
-        np.where(np.isfinite(_stored(o)), rng.standard_normal(o.shape), 0.0) for o in program.outputs
-    ]
+    return [np.where(np.isfinite(_stored(o)), rng.standard_normal(o.shape), 0.0) for o in program.outputs]
 
 
 def _direction(program: Program, rng: np.random.Generator) -> list[Array]:

@@ -63,14 +63,15 @@ def report(
     arguments: Sequence[Any],
     program: Program,
     mismatch: Mismatch,
-    order: int,
+    orders: tuple[int, int],
     seed: int,
 ) -> GradientMismatch:
-    """The error of a mismatch."""
-    name = getattr(f, "__qualname__", type(f).__name__)
+    """The error of a mismatch; ``orders`` is which gradient, and of how many."""
+    name = getattr(f, "__qualname__", type(f).__name__).replace("<lambda>", "f").rpartition(">.")[2]
+    level, order = orders
     what = _WHAT[mismatch.mode].format(number=mismatch.number)
     lines = [
-        f"gradient of {name}: {what}: expected {mismatch.expected:.12g}, got {mismatch.got:.12g}, "
+        f"gradient of {name}, order {level}: {what}: expected {mismatch.expected:.12g}, got {mismatch.got:.12g}, "
         f"{abs(mismatch.got - mismatch.expected):.2e} apart."
     ]
     lines += [f"  Worst element: {_worst(program, mismatch)}"]
@@ -157,8 +158,7 @@ def _blamed(f: Callable[..., Any], arguments: Sequence[Any], program: Program) -
 
 def _is_wrong(call: Call) -> bool:
     operands = [
-        Input.of(x) if is_exact(x) else x.detach() if isinstance(x, Tensor) else x
-        for x in call.tensors
+        Input.of(x) if is_exact(x) else x.detach() if isinstance(x, Tensor) else x for x in call.tensors
     ]
     try:
         alone = FrozenProgram.of(lambda *x: apply(call.op, *x, **call.static), operands)
@@ -186,7 +186,10 @@ def _snippet(
     if call is not None and all(_short(x) for x in call.operands):
         from_apply = "    from autoq.tape.apply import apply"
         names = [f"x{i}" for i in range(len(call.operands))]
-        lines += [from_apply, *[f"    {n} = {_spelled(x)}" for n, x in zip(names, call.operands, strict=True)]]
+        lines += [
+            from_apply,
+            *[f"    {n} = {_spelled(x)}" for n, x in zip(names, call.operands, strict=True)],
+        ]
         static = "".join(f", {k}={v!r}" for k, v in call.static.items())
         listed = ", ".join(names)
         lines.append(
