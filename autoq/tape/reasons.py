@@ -28,7 +28,7 @@ def reason(op: Op, operands: tuple[Any, ...], out_dtype: Any, found: TensorType,
     """
     if op.kind in _FIXED:
         return _FIXED[op.kind]
-    if op.kind == "layout" and (how or not op.variadic):
+    if op.kind == "layout" and len({x._type for x in operands}) == 1:
         return _of_layout(operands[0]._type, found, how)
     named = _named(op, operands)
     if not any(x._type.is_float for _, x in named):
