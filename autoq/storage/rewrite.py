@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from . import convert
 from .blocks import from_blocks, to_blocks
+from .inputs import refuse_nonfinite
 from .layout import Array
 from .packing import pack, unpack
 from .plan import plan_of
 from .qtensor import QTensor
 
 
-def rewritten(q: QTensor, values: Array) -> QTensor:
+def rewritten(q: QTensor, values: Array, old: Array | None = None) -> QTensor:
     """``q`` with other values; blocks whose decoded values equal the new ones keep their bits.
 
     A scale of the whole tensor stays: values beyond it saturate. The axis order stays too.
@@ -22,6 +21,7 @@ def rewritten(q: QTensor, values: Array) -> QTensor:
     Args:
         q: Any layout.
         values: float32 of the logical shape.
+        old: ``q`` decoded, where that is at hand.
 
     Example:
         >>> from autoq.schemes import scheme
@@ -32,31 +32,49 @@ def rewritten(q: QTensor, values: Array) -> QTensor:
         >>> changed[:32].same_bits(q[:32]), changed.dequantize()[40]
         (True, np.float32(8.0))
     """
-    old = q.dequantize()
+    old = q.dequantize() if old is None else old
     changed = ~((old == values) | (np.isnan(old) & np.isnan(values)))
     if not changed.any():
         return q
+    if q.scheme.nonfinite == "raise":
+        refuse_nonfinite(values, q.scheme)
     inverse = q.layout.inverse
     new, touched = np.ascontiguousarray(values.transpose(inverse)), changed.transpose(inverse)
+    codes = unpack(q.words, q.scheme.element_bits, new.shape)
     if q.scheme.block is None:
-        packed = _under_scales_of(q, new)
+        codes[touched] = _under_scale_of(q, new[touched])
         scales = q.scales
     else:
-        packed = convert.encode(new, q.scheme, tensor_amax=_amax_of(q))
-        extents = q.scheme.extents(q.ndim)
-        blocks = np.asarray(to_blocks(np.ascontiguousarray(touched), extents).values.any(axis=1))
-        scales = np.where(blocks.reshape(q.scales.shape), packed.scales, q.scales)
-        spread = np.broadcast_to(blocks[:, None], (len(blocks), int(np.prod(extents))))
-        touched = from_blocks(spread, new.shape, extents)
-    bits = q.scheme.element_bits
-    codes = np.where(touched, unpack(packed.words, bits, new.shape), unpack(q.words, bits, new.shape))
-    return QTensor.make(pack(codes, bits), scales, q.tensor_scale, q.scheme, q.shape, q.layout)
+        codes, scales = _blocks_rewritten(q, codes, new, np.ascontiguousarray(touched))
+    words = pack(codes, q.scheme.element_bits)
+    return QTensor.make(words, scales, q.tensor_scale, q.scheme, q.shape, q.layout)
 
 
-def _under_scales_of(q: QTensor, values: Array) -> Any:
-    """Encoded with the one scale that a whole tensor has."""
-    given = convert.effective_scales(q.scales, None, q.scheme)
-    return convert.quantize(values, convert.nearest(q.scheme), scales=given)
+def _under_scale_of(q: QTensor, values: Array) -> Array:
+    """Codes of some values under the one scale that a whole tensor has."""
+    given = convert.effective_scales(q.scales, None, q.scheme).reshape(1)
+    packed = convert.quantize(values, convert.nearest(q.scheme), scales=given)
+    return unpack(packed.words, q.scheme.element_bits, values.shape)
+
+
+def _blocks_rewritten(q: QTensor, codes: Array, values: Array, touched: Array) -> tuple[Array, Array]:
+    """Codes and scales in storage order, those of touched blocks encoded again."""
+    extents, scales = q.scheme.extents(q.ndim), np.array(q.scales)
+    rows = np.flatnonzero(np.asarray(to_blocks(touched, extents).values.any(axis=1)))
+    new, amax = to_blocks(values, extents), _amax_of(q)
+    if new.counts is not None and q.scheme.calibration != "abs_max":  # zeros beyond the edge would count
+        whole = convert.encode(values, q.scheme, tensor_amax=amax)
+        fresh, found = unpack(whole.words, q.scheme.element_bits, values.shape), whole.scales
+        encoded, found = to_blocks(fresh, extents).values[rows], found.reshape(-1)[rows]
+    else:
+        lines = q.scheme.replace(block=(new.values.shape[1],))
+        packed = convert.encode(np.ascontiguousarray(new.values[rows]), lines, tensor_amax=amax)
+        encoded = unpack(packed.words, q.scheme.element_bits, (len(rows), new.values.shape[1]))
+        found = packed.scales.reshape(-1)
+    blocks = to_blocks(codes, extents).values
+    blocks[rows] = encoded
+    scales.reshape(-1)[rows] = found
+    return from_blocks(blocks, values.shape, extents), scales
 
 
 def _amax_of(q: QTensor) -> float | None:

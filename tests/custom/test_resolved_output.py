@@ -10,8 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import autoq as aq
-from autoq.storage import QTensor
-from autoq.storage.rewrite import rewritten
+from autoq.context import Observer, observing
+from autoq.storage import QTensor, convert
+from autoq.storage.rewrite import _amax_of, rewritten
 from tests.storage.tensors import check_invariants, names, same_floats, small_names, tensors
 
 RNG = np.random.default_rng(1)
@@ -146,3 +147,40 @@ def test_rewriting_touches_only_blocks_with_changes(data: Any, q: QTensor) -> No
         whole = np.where(untouched, 0, new) if q.scheme.calibration == "abs_max" else new
         fresh = QTensor.encode(np.ascontiguousarray(whole.transpose(q.layout.inverse)), q.scheme)
         assert same_floats(fresh.dequantize()[block], changed.dequantize().transpose(q.layout.inverse)[block])
+
+
+@pytest.mark.parametrize("name", ["mxfp8", "nvfp4", "nvfp4_2d", "fp8_e4m3", "int8"])
+@pytest.mark.parametrize("calibration", ["abs_max", "abs_mean"])
+def test_blocks_encoded_apart_have_the_bits_of_blocks_encoded_together(name: str, calibration: str) -> None:
+    scheme = aq.scheme(name)
+    if calibration == "abs_mean" and scheme.tensor_scale:
+        return  # two levels take their scales of the largest magnitude
+    q = QTensor.quantize(
+        RNG.standard_normal((33, 70)).astype(np.float32), scheme.replace(calibration=calibration)
+    )
+    new = q.dequantize()
+    new[:, ::16] *= 0.75
+    changed = rewritten(q, new)
+    amax = _amax_of(q)
+    whole = convert.encode(new, q.scheme, tensor_amax=amax)
+    if scheme.block is not None:
+        assert changed.same_bits(QTensor.make(*whole, q.scheme, q.shape))
+    assert changed.tensor_scale == q.tensor_scale
+
+
+class Encoded(Observer):
+    """Counts encoded values."""
+
+    values = 0
+
+    def launched(self, kernel: str, values: int) -> None:
+        self.values += values * kernel.startswith("quantize")
+
+
+def test_only_touched_blocks_are_encoded() -> None:
+    q = signal(aq.mxfp8, (8, 256))
+    new = q.numpy().copy()
+    new[3, 40:42] = 1.0
+    with observing(Encoded()) as seen:
+        rewritten(q.qtensor, new)
+    assert seen.values == 32  # type: ignore[attr-defined]
