@@ -10,10 +10,10 @@ from autoq.errors import ShapeError
 from autoq.ops.axes import Axis, Shape, axis_tuple, check_axes, one_axis
 from autoq.ops.samples import moved
 from autoq.storage import move
-from autoq.tape.apply import apply, as_tensor
+from autoq.tape.apply import apply
 from autoq.tape.function import composed
 from autoq.tape.op import Op, register
-from autoq.tape.tensor import Tensor
+from autoq.tape.tensor import Tensor, as_tensor
 
 
 def reshape(x: Any, *, shape: int | Shape) -> Any:

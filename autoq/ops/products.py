@@ -13,10 +13,10 @@ from autoq.ops.axes import Shape, axis_tuple, check_axes
 from autoq.ops.layout import moveaxis
 from autoq.ops.samples import Case, moved
 from autoq.ops.subscripts import parse
-from autoq.tape.apply import apply, as_tensor
+from autoq.tape.apply import apply
 from autoq.tape.function import composed
 from autoq.tape.op import Op, register
-from autoq.tape.tensor import Tensor
+from autoq.tape.tensor import Tensor, as_tensor
 
 
 def sum_of_products(arrays: Sequence[Any], *, subscripts: str) -> Any:
@@ -107,6 +107,10 @@ def _summed(axes: Any, ndim: int, a: Shape, b: Shape) -> tuple[Shape, Shape]:
                 f"tensordot: axes={axes} of {a} and {b}.", "at most the axes of either.", "Correct axes."
             )
         return tuple(range(ndim - int(axes), ndim)), tuple(range(int(axes)))
+    if not isinstance(axes, list | tuple) or len(axes) != 2:
+        raise ArgumentError(
+            f"tensordot: axes={axes!r}.", "an integer, or the axes of each operand.", "Pass a pair."
+        )
     first, second = [tuple(x) if isinstance(x, list | tuple) else (x,) for x in axes]
     check_axes("tensordot", first, a)
     check_axes("tensordot", second, b)

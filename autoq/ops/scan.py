@@ -83,7 +83,7 @@ def cummax(x: Any, *, axis: int = -1) -> Any:
         >>> aq.cummax([1.0, 3.0, 2.0])
         tensor([1. 3. 3.], float32)
     """
-    x, axis = _along("cummax", x, axis)
+    axis = one_axis("cummax", axis, np.shape(x))
     return np.maximum.accumulate(x, axis=axis)
 
 
@@ -102,7 +102,7 @@ def cummin(x: Any, *, axis: int = -1) -> Any:
         >>> aq.cummin([2.0, 3.0, 1.0])
         tensor([2. 2. 1.], float32)
     """
-    x, axis = _along("cummin", x, axis)
+    axis = one_axis("cummin", axis, np.shape(x))
     return np.minimum.accumulate(x, axis=axis)
 
 
@@ -114,7 +114,7 @@ def extremum_so_far(x: Any, *, axis: int = -1, largest: bool = True) -> Any:
         axis: The axis to go along.
         largest: The maximum, else the minimum.
     """
-    x, axis = _along("extremum_so_far", x, axis)
+    axis = one_axis("extremum_so_far", axis, np.shape(x))
     found = np.moveaxis((np.maximum if largest else np.minimum).accumulate(x, axis=axis), axis, -1)
     before, after = found[..., :-1], found[..., 1:]
     risen = (before != after) & ~(np.isnan(before) & np.isnan(after))
@@ -204,7 +204,7 @@ def _cumulative_prod_x(
     at = 0 if axis is None else axis % len(x_shape)
     y = F.reshape(x, shape=(-1,)) if axis is None and len(x_shape) != 1 else x
     if not y.shape[at]:
-        return y
+        return F.reshape(y, shape=x_shape)
     before = F.cumulative_prod(_head(F, y, at), axis=at, include_initial=True)
     g = _unprefixed(F, g, at, include_initial)
     return F.reshape(before * _backwards(F, y, g, at), shape=x_shape)

@@ -44,7 +44,11 @@ class Subscripts(NamedTuple):
         own = self.inputs[i]
         others = [(label, a) for k, (label, a) in enumerate(zip(self.inputs, arrays, strict=True)) if k != i]
         reached = set(self.output).union(*[label for label, _ in others])
-        operands = [F.reshape(a, shape=self.shapes[k]) for k, a in enumerate(arrays) if k != i]
+        operands = [
+            a if np.shape(a) == self.shapes[k] else F.reshape(a, shape=self.shapes[k])
+            for k, a in enumerate(arrays)
+            if k != i
+        ]
         labels = [self.output, *[label for label, _ in others]]
         operands = [g, *operands]
         result, free = "", [c for c in string.ascii_letters if c not in self.sizes]

@@ -34,9 +34,10 @@ def updated(q: QTensor, index: Any, values: Any, add: bool = False) -> QTensor:
         >>> new.dequantize()[0, :3].tolist(), new[:, 32:].same_bits(q[:, 32:])
         ([3.0, 3.0, 1.0], True)
     """
-    x = q.dequantize()
-    write(x, index, values, add)
-    return rewritten(q, x)
+    old = q.dequantize()
+    new = old.copy()
+    write(new, index, values, add)
+    return rewritten(q, new, old)
 
 
 def write(x: Array, index: Any, values: Any, add: bool = False) -> None:
@@ -48,28 +49,37 @@ def write(x: Array, index: Any, values: Any, add: bool = False) -> None:
         >>> x.tolist()
         [2.0, 0.0, 0.0]
     """
+    entries = _entries(x, index)
     try:
+        if np.ndim(values):
+            values = np.broadcast_to(values, entries.shape)  # np.add.at crashes on values of more axes
         if add and may_repeat(index):
             np.add.at(x, index, values)
         elif add:
-            x[index] += values
+            x[index] = entries + values
         else:
             x[index] = values
-    except (IndexError, TypeError) as error:
-        raise IndexingError(
-            f"index {index!r} of a tensor of shape {x.shape}: {error}",
-            "integers within their axis, slices, None, Ellipsis, arrays of integers or bools",
-            "Check the index against x.shape.",
-        ) from None
     except OverflowError as error:
         raise ArgumentError(
             f"values {values!r} in {x.dtype}: {error}", "values in its range", "Cast the tensor first."
         ) from None
     except ValueError:
         raise ShapeError(
-            f"values of shape {np.shape(values)} for entries of shape {x[index].shape}",
+            f"values of shape {np.shape(values)} for entries of shape {entries.shape}",
             "values that broadcast to the entries",
             "Reshape the values, or pick other entries.",
+        ) from None
+
+
+def _entries(x: Array, index: Any) -> Any:
+    """``x[index]``."""
+    try:
+        return x[index]
+    except (IndexError, TypeError, ValueError) as error:
+        raise IndexingError(
+            f"index {index!r} of a tensor of shape {x.shape}: {error}",
+            "integers within their axis, slices, None, Ellipsis, arrays of integers or bools",
+            "Check the index against x.shape.",
         ) from None
 
 

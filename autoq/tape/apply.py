@@ -120,12 +120,6 @@ def as_operand(x: Any) -> Any:
     return _make_tensor(x)
 
 
-def as_tensor(x: Any) -> Any:
-    """A tensor; arrays, lists and numbers become one."""
-    x = as_operand(x)
-    return x if isinstance(x, _Tensor) else _make_tensor(x)
-
-
 def plain(value: Any) -> Any:
     """A static argument with tensors in it, as indices or labels, turned into arrays."""
     if isinstance(value, _Tensor):
@@ -151,6 +145,14 @@ def decoded(x: Any, dtype: np.dtype[Any]) -> Any:
     if value.__class__ is QTensor:
         return value.dequantize(dtype)
     return value if value.dtype == bool_ else value.astype(dtype, copy=False)
+
+
+def as_floats(x: Any, dtype: np.dtype[Any]) -> Any:
+    """The same with bools as 0 and 1, of which NumPy's float functions would give float16."""
+    if x.__class__ is _AutodiffTensor and x._value.dtype is dtype:
+        return x._value  # short for the usual case
+    array = decoded(x, dtype)
+    return array.astype(dtype) if array.__class__ is np.ndarray and array.dtype is bool_ else array
 
 
 def encoded(value: np.ndarray, out_type: TensorType, reduced_last: bool = False) -> tuple[Any, TensorType]:
@@ -187,7 +189,8 @@ def _run_float(op: Op, operands: tuple[Any, ...], static: dict[str, Any], out_dt
         value, out_type = _tiled(op, operands, static, out_type, compute)
     else:
         work = float64 if context.exact and op.accumulates else compute
-        arrays = [decoded(x, work) for x in operands]
+        decode = decoded if op.integers else as_floats
+        arrays = [decode(x, work) for x in operands]
         try:
             value = _forward(op, arrays, static, work)
         except ShapeError as error:

@@ -11,7 +11,7 @@ from autoq.context import current
 from autoq.errors import DTypeError, GradientError, ShapeError
 from autoq.schemes import QuantScheme
 from autoq.storage import QTensor
-from autoq.tape.apply import apply, bind
+from autoq.tape.apply import apply, as_operand, bind
 from autoq.tape.hooks import Hooked
 from autoq.tape.node import LEAF, Node
 from autoq.tape.stored import copied
@@ -295,6 +295,17 @@ def tensor(data: Any, dtype: Any = None, requires_grad: bool = False, device: st
     if requires_grad:
         out.requires_grad = True
     return out
+
+
+def as_tensor(x: Any) -> Tensor:
+    """A tensor as it is; arrays, lists and numbers become one.
+
+    Example:
+        >>> as_tensor(2.0)
+        tensor(2., float32)
+    """
+    x = as_operand(x)
+    return x if isinstance(x, Tensor) else tensor(x)
 
 
 def _wrapped(value: Any, tensor_type: TensorType, node: Any = None) -> Tensor:
