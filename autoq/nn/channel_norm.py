@@ -132,7 +132,7 @@ class BatchNorm2d(_BatchNorm):
 
 
 class GroupNorm(Module):
-    """Each sample's groups of channels with mean 0 and variance 1 (Wu & He 2018), times a weight, plus a bias.
+    """Groups of a sample's channels with mean 0 and variance 1 (Wu & He 2018), times a weight, plus a bias.
 
     Args:
         groups: How many groups; divides ``channels``. As many as channels is an instance norm.

@@ -24,8 +24,9 @@ class _Convolution(Weighted):
 
     def __init__(
         self, in_channels: int, out_channels: int, kernel_size: Sizes, stride: Sizes = 1,
-        padding: Padding = 0, dilation: Sizes = 1, groups: int = 1, bias: bool = True, *, weight_scheme: Any = None,
-        rng: Generator | None = None, out_dtype: Any = None, dtype: Any = np.float32,
+        padding: Padding = 0, dilation: Sizes = 1, groups: int = 1, bias: bool = True, *,
+        weight_scheme: Any = None, rng: Generator | None = None, out_dtype: Any = None,
+        dtype: Any = np.float32,
     ) -> None:  # fmt: skip
         name = type(self).__name__
         for what, size in (("in_channels", in_channels), ("out_channels", out_channels), ("groups", groups)):

@@ -111,8 +111,8 @@ def kl_div(log_pred: Any, target: Any, *, reduction: str = "mean", log_target: b
     if log_target:
         losses = np.exp(target) * (target - log_pred)
     else:
-        known = np.where(target == 0, 1.0, target)
-        losses = np.where(target == 0, 0.0, target * (np.log(known) - log_pred))
+        gap = np.log(np.where(target == 0, 1.0, target)) - log_pred
+        losses = np.multiply(target, gap, out=np.zeros_like(gap), where=target != 0)
     if reduction == "batchmean":
         return reduced("kl_div", losses, "sum") / _batch(np.shape(losses))
     return reduced("kl_div", losses, reduction)
