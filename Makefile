@@ -34,7 +34,7 @@ bench: $(call stamp,bench)  ## time autoq beside NumPy, torch and torchao; write
 	$(RUN) benchmarks/cpu.py $(ARGS)
 docs: $(call stamp,docs)  ## build the documentation into docs/_build/html
 	$(RUN) -m sphinx -W --keep-going -q -b html docs docs/_build/html
-tutorials: $(call stamp,train)  ## run the tutorials
+tutorials: $(call stamp,test)  ## run the tutorials
 	for script in tutorials/*.py; do echo "$$script" && MPLBACKEND=agg $(RUN) "$$script" || exit 1; done
 clean:  ## remove .venv, caches and everything built
 	rm -rf $(VENV) build dist *.egg-info docs/_build docs/generated docs/tutorials runs .*_cache .hypothesis; find . -name __pycache__ -prune -exec rm -rf {} +
