@@ -17,7 +17,8 @@ copyright = f"2025, {author}"
 release = "0.1.0"
 
 extensions = ["myst_nb", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "sphinx.ext.viewcode"]
-exclude_patterns = ["_build", "conf.py", "conftest.py", "generate.py", "layout_table.py", "generated/formats_table.md"]
+SCRIPTS = ["conf.py", "conftest.py", "generate.py", "layout_table.py"]
+exclude_patterns = ["_build", *SCRIPTS, "generated/formats_table.md"]
 html_theme = "furo"
 html_title = "autoq"
 html_static_path: list[str] = []
