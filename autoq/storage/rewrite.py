@@ -42,19 +42,18 @@ def rewritten(q: QTensor, values: Array, old: Array | None = None) -> QTensor:
     new, touched = np.ascontiguousarray(values.transpose(inverse)), changed.transpose(inverse)
     codes = unpack(q.words, q.scheme.element_bits, new.shape)
     if q.scheme.block is None:
-        codes[touched] = _under_scale_of(q, new[touched])
-        scales = q.scales
+        codes[touched], scales = _under_scale_of(q, new[touched])
     else:
         codes, scales = _blocks_rewritten(q, codes, new, np.ascontiguousarray(touched))
     words = pack(codes, q.scheme.element_bits)
     return QTensor.make(words, scales, q.tensor_scale, q.scheme, q.shape, q.layout)
 
 
-def _under_scale_of(q: QTensor, values: Array) -> Array:
-    """Codes of some values under the one scale that a whole tensor has."""
+def _under_scale_of(q: QTensor, values: Array) -> tuple[Array, Array]:
+    """Codes of some values under the one scale of the whole tensor, and that scale: NaN after NaN (S43)."""
     given = convert.effective_scales(q.scales, None, q.scheme).reshape(1)
     packed = convert.quantize(values, convert.nearest(q.scheme), scales=given)
-    return unpack(packed.words, q.scheme.element_bits, values.shape)
+    return unpack(packed.words, q.scheme.element_bits, values.shape), packed.scales.reshape(q.scales.shape)
 
 
 def _blocks_rewritten(q: QTensor, codes: Array, values: Array, touched: Array) -> tuple[Array, Array]:
