@@ -251,8 +251,8 @@ class Methods(Operators, Elementary, Arranging):
             >>> q.T.shares_memory(q), q[:, 2:9].shares_memory(q)
             (True, False)
         """
-        mine, theirs = (getattr(x._value, "words", x._value) for x in (self, other))
-        return bool(np.shares_memory(mine, theirs))
+        stored = [getattr(x, "_value", x) for x in (self, other)]
+        return bool(np.shares_memory(*[getattr(value, "words", value) for value in stored]))
 
     @property
     def is_contiguous(self: Any) -> bool:

@@ -205,6 +205,7 @@ def test_a_tensor_shares_memory_with_its_views_only() -> None:
     for q in (signal(aq.mxfp8), signal()):
         assert q.T.shares_memory(q)
         assert q[1:].shares_memory(q)
+        assert q.T.shares_memory(q.value)
         assert not (q * 1).shares_memory(q)
         assert q.is_contiguous
         assert not q[:, :32].is_contiguous
