@@ -14,7 +14,7 @@ from autoq.context import current, using
 from autoq.errors import GradientError
 from autoq.random import Draw, Generator, drawing
 from autoq.tape.apply import apply
-from autoq.tape.delivery import tensor_of
+from autoq.tape.delivery import passed, tensor_of
 from autoq.tape.gradient import unchanged, walk
 from autoq.tape.namespace import RECORDED
 from autoq.tape.node import LEAF, Node, compute_dtype, next_position
@@ -117,10 +117,12 @@ class Segment:
         start = next_position()  # after the inputs, where the walk ends
         _, made = self.run(inputs, _Repeated(self.draws))
         self._compare(made)
-        places = [x if x._node is LEAF else x._node for x in inputs] + self.outside
+        given = [x if x._node is LEAF else x._node for x in inputs]
+        places = given + self.outside
         seeds = [(x, part) for x, part in zip(made, _parts(g, made), strict=True)]
         ours = set(places)
-        found = walk(seeds, create_graph, create_graph, keep=ours, since=start)
+        found = walk(seeds, create_graph, create_graph, since=start)
+        found.update({x: passed(x, found[x], create_graph) for x in given if x in found})
         new = [x for x in found if not _since(x, start) and x not in ours]
         if len(new) > sum(x not in found for x in self.outside):  # else it makes leaves of its own
             raise self._differs("reached a tracked tensor that it didn't reach before")

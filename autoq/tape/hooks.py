@@ -75,7 +75,8 @@ class Hooked(InPlace):
     def register_hook(self, hook: Hook) -> Handle:
         """Call a function with this tensor's gradient in every backward pass that reaches it.
 
-        Hooks run in the order of registration, once a pass, when the gradient is complete.
+        Hooks run in the order of registration, once a pass, when the gradient is complete: in passes through
+        gradients, under ``create_graph``, as well.
 
         Args:
             hook: Gets the gradient, a dense float tensor of this shape, and returns what takes its place, of

@@ -11,7 +11,7 @@ import numpy as np
 from autoq.context import using
 from autoq.errors import ArgumentError, DTypeError, GradientError
 from autoq.tape.apply import apply
-from autoq.tape.delivery import tensor_of
+from autoq.tape.delivery import passed, tensor_of
 from autoq.tape.gradient import seed, walk
 from autoq.tape.node import LEAF, Node, next_position
 from autoq.tape.tensor import Tensor, tensor
@@ -59,7 +59,7 @@ def value_and_grad(f: Callable[..., Any], argnums: ArgNums = 0) -> Callable[...,
             start = next_position()
             result = f(*replaced, **kwargs)
         output = result[0] if isinstance(result, tuple) else result
-        found = iter(gradients(single(output), inputs, since=start))
+        found = iter(gradients(single(output), inputs, None, start))
         out = tuple(mapped(args[p], lambda _: next(found), numbers=True) for p in positions)
         return result, out[0] if isinstance(argnums, int) else out
 
@@ -132,7 +132,7 @@ def stop_gradient(x: Any) -> Any:
     return mapped(x, lambda x: (x if isinstance(x, Tensor) else tensor(x)).detach(), numbers=True)
 
 
-def gradients(output: Tensor, inputs: list[Tensor], cotangent: Any = None, since: int = 0) -> list[Tensor]:
+def gradients(output: Tensor, inputs: list[Tensor], cotangent: Any, since: int) -> list[Tensor]:
     """Gradients of an output by input tensors, from before ``since``; zeros where it doesn't depend on one.
 
     The walk is recorded if the result depends on tracked tensors beyond the inputs, or the inputs
@@ -143,13 +143,16 @@ def gradients(output: Tensor, inputs: list[Tensor], cotangent: Any = None, since
 
 
 def pulled(
-    pairs: list[tuple[Tensor, Any]], inputs: list[Tensor], create_graph: bool, since: int = 0
+    pairs: list[tuple[Tensor, Any]], inputs: list[Tensor], create_graph: bool, since: int
 ) -> list[Tensor]:
-    """Gradients by inputs of outputs with a cotangent each, added up; ``since`` as in ``walk``."""
+    """Gradients by inputs of outputs with a cotangent each, added up; the inputs lie before ``since``."""
     targets = [x if x._node is LEAF else x._node for x in inputs]
     with using(grad=True):
         seeds = [(y, seed(y, g, create_graph)) for y, g in pairs if y._node is not None]
-        found = walk(seeds, True, create_graph, keep=targets, since=since)
+        found = walk(seeds, True, create_graph, since=since)
+        for t in targets:
+            if t in found:
+                found[t] = passed(t, found[t], create_graph)
     return [_delivered(x, found.get(t)) for x, t in zip(inputs, targets, strict=True)]
 
 

@@ -40,6 +40,13 @@ def test_the_op_backward_is_named_with_operand_node_and_line():
             loss.backward()
 
 
+def test_an_infinite_cotangent_is_not_blamed_on_an_op():
+    x = leaf(1.0)
+    with aq.detect_anomaly():
+        (x * 2).backward(np.array([np.inf], np.float32))
+    assert x.grad.tolist() == [np.inf]
+
+
 def test_a_tape_recorded_before_is_watched_in_backward():
     x = leaf(0.0)
     loss = x.sqrt().sum()

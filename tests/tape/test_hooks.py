@@ -47,18 +47,54 @@ def test_a_removed_hook_does_not_run():
     assert x.grad.tolist() == [8.0]
 
 
-def test_a_hook_may_return_an_array_and_changes_in_place_do_not_leak():
+def test_a_hook_may_return_an_array():
+    x = leaf(1.0, 1.0)
+    y = x * 1
+    y.register_hook(lambda g: np.array([4.0, 5.0]))
+    y.sum().backward()
+    assert x.grad.tolist() == [4.0, 5.0]
+    assert x.grad.dtype == aq.float32
+
+
+def test_what_a_hook_changes_in_place_does_not_leak():
     x = leaf(1.0, 1.0)
     y = x * 1
 
     def in_place(g):
         g *= 50
+        g[0] = 7
 
     y.register_hook(in_place)
-    y.register_hook(lambda g: np.array([4.0, 5.0]))
-    y.sum().backward()
-    assert x.grad.tolist() == [4.0, 5.0]
-    assert x.grad.dtype == aq.float32
+    y.backward(np.ones(2, np.float32))
+    assert x.grad.tolist() == [1.0, 1.0]
+
+
+@pytest.mark.parametrize("wrap", [lambda f: f, aq.checkpoint], ids=["plain", "checkpoint"])
+@pytest.mark.parametrize("tracked", [False, True])
+def test_hooks_on_the_argument_of_a_differentiated_function(wrap, tracked):
+    def f(x):
+        x.register_hook(lambda g: g * 10)
+        return (x * x).sum()
+
+    x = aq.tensor([3.0], requires_grad=tracked)
+    assert aq.grad(wrap(f))(x).tolist() == [60.0]
+    _, pullback = aq.vjp(wrap(f), x)
+    assert pullback(1.0)[0].tolist() == [60.0]
+    if tracked:
+        aq.grad(wrap(f))(x).sum().backward()
+        assert x.grad.tolist() == [200.0]  # 20 through the hook's tensor once more
+
+
+def test_a_node_that_a_walk_keeps_is_kept_after_its_hooks():
+    from autoq.tape.gradient import walk
+
+    x = leaf(3.0)
+    y = x * 2
+    y.register_hook(lambda g: g * 10)
+    z = y * 4
+    found = walk([(z, np.ones(1, np.float32))], False, False, keep=[y._node])
+    assert found[y._node].tolist() == [40.0]
+    assert found[x].tolist() == [80.0]
 
 
 @pytest.mark.parametrize(("answer", "error"), [(np.zeros(3), ShapeError), (np.zeros(2, bool), DTypeError)])

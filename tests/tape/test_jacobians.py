@@ -97,6 +97,18 @@ def test_jacobian_of_a_jacobian_in_any_mix_of_modes():
             np.testing.assert_allclose(third.numpy(), expected, rtol=1e-12)
 
 
+def test_a_jacobian_of_a_jacobian_has_its_axes_in_order():
+    def f(x):  # from two values to three
+        return aq.stack([x[0] ** 2 * x[1], x[1] ** 3, x[0] * x[1]])
+
+    expected = np.array([[[6.0, 4.0], [4.0, 0.0]], [[0.0, 0.0], [0.0, 18.0]], [[0.0, 1.0], [1.0, 0.0]]])
+    x = aq.tensor(np.array([2.0, 3.0]))
+    for one in ("reverse", "forward"):
+        for two in ("reverse", "forward"):
+            second = aq.jacobian(aq.jacobian(f, mode=one), mode=two)(x)
+            np.testing.assert_allclose(second.numpy(), expected, rtol=1e-12)
+
+
 def test_hessian_and_hvp_against_differences_of_the_gradient():
     def f(x):
         return (x.exp() @ aq.tensor(W)).sin().sum()
