@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from autoq.errors import ArgumentError, DTypeError, ShapeError
+from autoq.ops.arguments import array, number, whole
 from autoq.ops.axes import Shape
 from autoq.ops.random import dropout as dropped
 from autoq.ops.samples import Case
@@ -20,6 +21,9 @@ from autoq.tape.op import Op, register
 if TYPE_CHECKING:
     from autoq.random import Generator
     from autoq.tape.tensor import Tensor
+
+
+_NAME = "scaled_dot_product_attention"
 
 
 def scaled_dot_product_attention(
@@ -64,10 +68,10 @@ def scaled_dot_product_attention(
                  [0.3302... 0.6697...]]], float32)
     """
     draw = None
-    if dropout:
+    if number(_NAME, "dropout", dropout):
         if rng is None:
             raise ArgumentError(
-                "scaled_dot_product_attention: dropout without a generator.",
+                f"{_NAME}: dropout without a generator.",
                 "rng=aq.Generator(seed)",
                 "Pass rng=, so that the draws can be repeated.",
             )
@@ -83,7 +87,7 @@ def attention(
     heads: int | None = None, kv_heads: int | None = None, rate: float = 0.0, draw: Draw | None = None,
 ) -> Any:  # fmt: skip
     """The forward of `scaled_dot_product_attention`, with the draw of its dropout as an argument."""
-    groups = kv_heads or heads
+    groups = _side_by_side(heads, kv_heads)
     q, k, v = _opened(_Raw, q, heads), _opened(_Raw, k, groups), _opened(_Raw, v, groups)
     _check(q.shape, k.shape, v.shape)
     scores = np.matmul(q.reshape(_grouped(q.shape, k.shape)), np.swapaxes(np.expand_dims(k, -3), -1, -2))
@@ -102,13 +106,27 @@ class _Raw:
     permute_dims = staticmethod(np.transpose)
 
 
+def _side_by_side(heads: int | None, kv_heads: int | None) -> int | None:
+    """How many heads of keys and values lie side by side."""
+    for what, count in (("heads", heads), ("kv_heads", kv_heads)):
+        if count is not None:
+            whole(_NAME, what, count, least=1)
+    if heads is None and kv_heads is not None:
+        raise ArgumentError(
+            f"{_NAME}: kv_heads={kv_heads} without heads.",
+            "heads= too, for operands with heads side by side.",
+            "Pass heads=, or operands with an axis of heads alone.",
+        )
+    return heads if kv_heads is None else kv_heads
+
+
 def _opened(F: Any, x: Any, heads: int | None) -> Any:
     """Heads that lie side by side, (..., n, heads * d), as (..., heads, n, d)."""
     if heads is None:
         return x
-    if len(x.shape) < 2 or heads < 1 or x.shape[-1] % heads:
+    if len(x.shape) < 2 or x.shape[-1] % heads:
         raise ShapeError(
-            f"scaled_dot_product_attention: an operand of shape {x.shape} as {heads} heads.",
+            f"{_NAME}: an operand of shape {x.shape} as {heads} heads.",
             "(..., length, heads * d).",
             "Give the number of heads that the last axis holds.",
         )
@@ -136,7 +154,7 @@ def _grouped(q: Shape, k: Shape) -> Shape:
 
 
 def _scale(q: Shape, scale: float | None) -> float:
-    return 1.0 / math.sqrt(q[-1] or 1) if scale is None else float(scale)
+    return 1.0 / math.sqrt(q[-1] or 1) if scale is None else number(_NAME, "scale", scale)
 
 
 def _mask(q: Shape, k: Shape, mask: Any, causal: bool) -> Any:
@@ -145,10 +163,10 @@ def _mask(q: Shape, k: Shape, mask: Any, causal: bool) -> Any:
     allowed = np.tri(queries, keys, keys - queries, dtype=bool) if causal else None
     if mask is None:
         return allowed
-    mask = np.asarray(mask)
+    mask = array(_NAME, "mask", mask)
     if mask.dtype != np.bool_:
         raise DTypeError(
-            f"scaled_dot_product_attention: a mask of {mask.dtype}.",
+            f"{_NAME}: a mask of {mask.dtype}.",
             "bool; False leaves a key out.",
             "Pass mask == 0 of an additive mask of zeros and -inf.",
         )
@@ -156,7 +174,7 @@ def _mask(q: Shape, k: Shape, mask: Any, causal: bool) -> Any:
         mask = np.broadcast_to(mask, (*q[:-1], keys)).reshape(*_grouped(q, k)[:-1], keys)
     except ValueError:
         raise ShapeError(
-            f"scaled_dot_product_attention: mask is {mask.shape}, scores are {(*q[:-1], keys)}.",
+            f"{_NAME}: mask is {mask.shape}, scores are {(*q[:-1], keys)}.",
             "a mask that broadcasts to the scores.",
             "Insert axes of length 1 into the mask.",
         ) from None
@@ -168,7 +186,7 @@ def _check(q: Shape, k: Shape, v: Shape) -> None:
     fits = ranks and q[-1] == k[-1] and k[:-1] == v[:-1] and q[:-3] == k[:-3]
     if not fits or (len(q) > 2 and (q[-3] % k[-3] if k[-3] else q[-3])):
         raise ShapeError(
-            f"scaled_dot_product_attention: q is {q}, k is {k}, v is {v}.",
+            f"{_NAME}: q is {q}, k is {k}, v is {v}.",
             "q (..., heads, queries, d), k (..., groups, keys, d), v (..., groups, keys, e), "
             "groups dividing heads.",
             "Move the heads before the positions with permute_dims.",
@@ -230,7 +248,7 @@ def _rule(part: Any) -> Any:
         F: Any, g: Any, q: Any, k: Any, v: Any, mask: Any, causal: bool, scale: float | None,
         heads: int | None, kv_heads: int | None, rate: float, draw: Draw | None,
     ) -> Any:  # fmt: skip
-        groups = kv_heads or heads
+        groups = _side_by_side(heads, kv_heads)
         q, k, v = _opened(F, q, heads), _opened(F, k, groups), _opened(F, v, groups)
         found = part(F, _opened(F, g, heads), q, k, v, _Form(mask, causal, scale, rate, draw))
         return _closed(F, found, heads if part is _q else groups)

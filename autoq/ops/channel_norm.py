@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 
 from autoq.errors import ShapeError
+from autoq.ops.arguments import number, whole
 from autoq.ops.axes import Shape
 from autoq.ops.normalization import layer_norm_x, normalized
 from autoq.ops.samples import Case
-from autoq.ops.windows import per_axis
 from autoq.tape.op import Op, register
 
 
@@ -53,7 +53,7 @@ def batch_norm(
         spread = np.add.reduce(centred * centred, axis=axes, keepdims=True) / count
     else:
         centred, spread = x - _columns(mean, x.ndim), _columns(variance, x.ndim)
-    return _affine(centred / np.sqrt(spread + float(eps)), weight, bias)
+    return _affine(centred / np.sqrt(spread + number("batch_norm", "eps", eps)), weight, bias)
 
 
 def group_norm(x: Any, weight: Any = None, bias: Any = None, *, groups: int, eps: float = 1e-5) -> Any:
@@ -81,7 +81,7 @@ def group_norm(x: Any, weight: Any = None, bias: Any = None, *, groups: int, eps
     rows = x.reshape(_grouped(x.shape, groups))
     count = rows.shape[-1] or 1
     y = rows - np.add.reduce(rows, axis=-1, keepdims=True) / count
-    y = y / np.sqrt(np.add.reduce(y * y, axis=-1, keepdims=True) / count + float(eps))
+    y = y / np.sqrt(np.add.reduce(y * y, axis=-1, keepdims=True) / count + number("group_norm", "eps", eps))
     return _affine(y.reshape(x.shape), weight, bias)
 
 
@@ -124,7 +124,7 @@ def _check_channels(name: str, shape: Shape, **given: Any) -> None:
 
 
 def _grouped(shape: Shape, groups: int) -> Shape:
-    per_axis("group_norm", "groups", groups, 1, 1)
+    whole("group_norm", "groups", groups, least=1)
     if shape[1] % groups:
         raise ShapeError(
             f"group_norm: {shape[1]} channels in {groups} groups.", "whole groups.", "Choose a divisor."

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from autoq.errors import ShapeError
+from autoq.ops.arguments import whole
 from autoq.ops.axes import Shape
 from autoq.ops.convolution_form import convolve
 from autoq.ops.windows import Padding, Sizes, per_axis, windows
@@ -102,7 +103,7 @@ def filter_shape(
     name: str, rank: int, x_shape: Shape, shape: Shape, groups: Any, kernel_size: Sizes | None
 ) -> Shape:
     """The weight's shape as filters, of one that may be a matrix; ranks and groups checked."""
-    per_axis(name, "groups", groups, 1, 1)
+    whole(name, "groups", groups, least=1)
     if kernel_size is not None and len(shape) == 2:
         kernel = per_axis(name, "kernel_size", kernel_size, rank, 1)
         if shape[1] % math.prod(kernel) == 0:

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from autoq.errors import ArgumentError, IndexingError, ShapeError
+from autoq.ops.arguments import array, whole
 from autoq.ops.axes import Shape
 from autoq.ops.samples import moved
 from autoq.storage import QTensor, move
@@ -47,9 +48,7 @@ def _packed_embedding(q: QTensor, *, indices: Any, padding_idx: int | None = Non
 
 def _rows(shape: Shape, indices: Any, padding_idx: int | None) -> Any:
     """The indices as an array, each of them the number of a row."""
-    indices = np.asarray(indices)
-    if indices.size == 0 and indices.dtype.kind == "f":
-        indices = indices.astype(np.int64)  # of an empty list
+    indices = array("embedding", "indices", indices)
     if not shape:
         raise ShapeError("embedding: weight is ().", "(count, ...).", "Pass one row an entry.")
     if indices.dtype.kind not in "iu" or (
@@ -61,7 +60,7 @@ def _rows(shape: Shape, indices: Any, padding_idx: int | None) -> Any:
             f"integers from 0 to {shape[0] - 1}.",
             "Check the vocabulary, or use a larger table.",
         )
-    if padding_idx is not None and not 0 <= padding_idx < shape[0]:
+    if padding_idx is not None and not 0 <= whole("embedding", "padding_idx", padding_idx) < shape[0]:
         raise ArgumentError(
             f"embedding: padding_idx={padding_idx} of {shape[0]} rows.",
             f"None, or 0 to {shape[0] - 1}.",
@@ -71,7 +70,7 @@ def _rows(shape: Shape, indices: Any, padding_idx: int | None) -> Any:
 
 
 def _embedding_weight(F: Any, g: Any, weight_shape: Shape, indices: Any, padding_idx: int | None) -> Any:
-    indices = np.asarray(indices)
+    indices = _rows(weight_shape, indices, padding_idx)
     if padding_idx is not None:
         kept = np.asarray(indices != padding_idx)
         g = F.where(kept.reshape(*kept.shape, *(1,) * (len(weight_shape) - 1)), g, 0.0)

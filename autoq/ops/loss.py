@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from autoq.errors import ArgumentError, DTypeError, IndexingError, ShapeError
+from autoq.ops.arguments import array, number, whole
 from autoq.ops.axes import Shape
 from autoq.ops.samples import Case, moved
 from autoq.ops.softmax import peak
@@ -177,7 +178,7 @@ def _checked_labels(
 ) -> tuple[Any, Any]:
     """Labels of `cross_entropy`, and which of them count."""
     labels, kept = checked_labels("cross_entropy", logits.shape, labels, ignore_index)
-    if not 0.0 <= label_smoothing <= 1.0:
+    if label_smoothing != 0.0 and not 0.0 <= number("cross_entropy", "label_smoothing", label_smoothing) <= 1.0:
         raise ArgumentError(f"cross_entropy: label_smoothing={label_smoothing}.", "0 to 1.", "Pass a share.")
     return labels, kept
 
@@ -190,7 +191,7 @@ def checked_labels(name: str, shape: Shape, labels: Any, ignore_index: int | Non
         DTypeError: Labels that aren't integers.
         IndexingError: A label that is no class.
     """
-    labels = np.asarray(labels)
+    labels = array(name, "labels", labels)
     if labels.dtype.kind not in "iu":
         raise DTypeError(f"{name}: labels are {labels.dtype}.", "integers.", "Pass class numbers.")
     if not shape or labels.shape != shape[:-1]:
@@ -201,7 +202,7 @@ def checked_labels(name: str, shape: Shape, labels: Any, ignore_index: int | Non
         )
     kept = None
     if ignore_index is not None:
-        kept = np.asarray(labels != ignore_index)
+        kept = np.asarray(labels != whole(name, "ignore_index", ignore_index))
         labels = np.where(kept, labels, 0)
     _check_classes(name, labels, shape[-1])
     return labels, kept

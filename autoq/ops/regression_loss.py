@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from autoq.errors import ArgumentError
+from autoq.ops.arguments import number
 from autoq.ops.axes import Shape
 from autoq.ops.loss import REDUCTIONS, check_pair, reduced, spread
 from autoq.ops.samples import Case
@@ -85,12 +85,9 @@ def huber_loss(pred: Any, target: Any, *, reduction: str = "mean", delta: float 
 
 def _huber(name: str, pred: Any, target: Any, delta: float) -> Any:
     check_pair(name, pred, target)
-    if not delta > 0:
-        raise ArgumentError(
-            f"{name}: a parabola up to {delta}.", "more than 0.", "Use l1_loss for the absolute difference."
-        )
+    delta = number(name, "beta" if name == "smooth_l1_loss" else "delta", delta, above=0)
     size = np.abs(pred - target)
-    inner = np.minimum(size, float(delta))
+    inner = np.minimum(size, delta)
     return inner * (size - 0.5 * inner)
 
 

@@ -6,7 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from autoq.errors import DTypeError, ShapeError
+from autoq.errors import ShapeError
+from autoq.ops.arguments import array, number, whole
 from autoq.ops.axes import Shape
 from autoq.ops.samples import moved
 from autoq.tape.op import Op, register
@@ -60,8 +61,8 @@ def rope(
 
 def _features(shape: Shape, heads: int | None) -> int:
     """Features of a head."""
-    parts = 1 if heads is None else heads
-    if len(shape) < 2 or parts < 1 or shape[-1] % (2 * parts):
+    parts = 1 if heads is None else whole("rope", "heads", heads, least=1)
+    if len(shape) < 2 or shape[-1] % (2 * parts):
         raise ShapeError(
             f"rope: x is {shape}" + (f", heads={heads}." if heads else "."),
             "(..., length, d) with d even, or with heads= (..., length, heads * d).",
@@ -74,9 +75,7 @@ def _positions(shape: Shape, positions: Any) -> Any:
     """One number a position, in float64."""
     if positions is None:
         return np.arange(shape[-2], dtype=np.float64)
-    positions = np.asarray(positions)
-    if positions.dtype.kind not in "iuf":
-        raise DTypeError(f"rope: positions are {positions.dtype}.", "numbers.", "Pass integers.")
+    positions = array("rope", "positions", positions)
     try:
         np.broadcast_to(positions, shape[:-1])
     except ValueError:
@@ -90,7 +89,8 @@ def _positions(shape: Shape, positions: Any) -> Any:
 
 def _turns(d: int, positions: Any, base: float, dtype: Any) -> tuple[Any, Any]:
     """Cosines and sines of the angles, (..., length, 1, d / 2), computed in float64."""
-    angles = positions[..., None, None] * float(base) ** (-np.arange(0, d, 2) / (d or 1))
+    base = number("rope", "base", base, above=0)
+    angles = positions[..., None, None] * base ** (-np.arange(0, d, 2) / (d or 1))
     return np.cos(angles).astype(dtype), np.sin(angles).astype(dtype)
 
 

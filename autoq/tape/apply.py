@@ -12,7 +12,7 @@ from autoq.schemes import QuantScheme
 from autoq.storage import QTensor
 from autoq.storage.tiles import map_tiles
 from autoq.tape.node import Node, compute_dtype
-from autoq.tape.op import REGISTRY, Op
+from autoq.tape.op import REGISTRY, Op, check_given
 from autoq.tape.plan import Plan, make_plan
 from autoq.types import INHIBIT, PROPAGATE, TensorType, as_dtype, bool_, float32, float64
 
@@ -228,6 +228,11 @@ def _forward(op: Op, arrays: list[Any], static: dict[str, Any], dtype: Any = flo
         if op.elementwise and not isinstance(error, ShapeError):
             _check_broadcast(op, arrays)
         raise
+    except (TypeError, AttributeError):
+        check_given(op, arrays)
+        raise
+    except OverflowError:
+        raise _too_large(op, arrays) from None
     return value if type(value) is np.ndarray else np.asarray(value)
 
 

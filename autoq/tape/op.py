@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import sys
-from collections.abc import Callable, Container, Mapping
+from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -127,6 +127,25 @@ def register(op: Op) -> Op:
         raise ArgumentError(f"op {op.name!r} is registered already.", "a new name", "Choose another name.")
     REGISTRY[op.name] = op
     return op
+
+
+def check_given(op: Op, operands: Sequence[Any]) -> None:
+    """Raise if an operand that may not be left out is None.
+
+    Raises:
+        ArgumentError: Naming the operand.
+    """
+    try:
+        parameters = dict(inspect.signature(op.forward).parameters)
+    except ValueError:  # NumPy ufuncs, which need all their operands
+        parameters = {}
+    for name, x in zip(op.operands, operands, strict=False):
+        if x is None and (name not in parameters or parameters[name].default is inspect.Parameter.empty):
+            raise ArgumentError(
+                f"{op.name}: operand {name!r} is None.",
+                "a tensor, an array or a number",
+                f"Pass {name}; see help(aq.{op.name}).",
+            ) from None
 
 
 def _signature(op: Op) -> tuple[tuple[str, ...], tuple[str, ...]]:
