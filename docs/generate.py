@@ -6,6 +6,7 @@ from pathlib import Path
 
 import autoq as aq
 from autoq.cli.formats import HEADER, format_rows
+from autoq.tape.function import COMPOSED
 from autoq.tape.op import REGISTRY
 
 # Casts have arguments beyond their record's and are described beside the tensors.
@@ -26,12 +27,12 @@ def formats_page() -> str:
 
 
 def ops_page() -> str:
-    """One entry an operation that is public under its name, in the registry's order."""
+    """One entry an operation that is public under its name: those of a record, then those of several."""
     head = (
         "# Operations\n\n"
         "Every operation takes tensors, arrays and numbers. It follows\n"
         "the [dtype rule](../concepts/dtypes.md); "
         "`out_dtype=` overrides the rule for one call.\n\n"
     )
-    names = [name for name in REGISTRY if hasattr(aq, name) and name not in CASTS]
+    names = [name for name in {**REGISTRY, **COMPOSED} if hasattr(aq, name) and name not in CASTS]
     return head + "".join(f"```{{eval-rst}}\n.. autofunction:: autoq.{name}\n```\n\n" for name in names)

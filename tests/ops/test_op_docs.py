@@ -7,9 +7,10 @@ import doctest
 import pytest
 
 import autoq as aq
+from autoq.tape.function import COMPOSED
 from autoq.tape.op import REGISTRY
 
-PUBLIC = sorted(name for name in REGISTRY if hasattr(aq, name))
+PUBLIC = sorted(name for name in {**REGISTRY, **COMPOSED} if hasattr(aq, name))
 FLAGS = doctest.NORMALIZE_WHITESPACE | doctest.ELLIPSIS
 
 
