@@ -10,10 +10,10 @@ from autoq.errors import ShapeError
 from autoq.ops.axes import Axis, Shape, axis_tuple, check_axes, one_axis
 from autoq.ops.samples import moved
 from autoq.storage import move
-from autoq.tape.apply import apply
+from autoq.tape.apply import apply, as_tensor
 from autoq.tape.function import composed
 from autoq.tape.op import Op, register
-from autoq.tape.tensor import Tensor, as_tensor
+from autoq.tape.tensor import Tensor
 
 
 def reshape(x: Any, *, shape: int | Shape) -> Any:
@@ -166,7 +166,7 @@ def matrix_transpose(x: Any) -> Any:
     return x.swapaxes(-1, -2)
 
 
-def expand_dims(x: Any, *, axis: int | Shape) -> Any:
+def expand_dims(x: Any, *, axis: int | Shape = 0) -> Any:
     """New axes of length 1.
 
     Args:

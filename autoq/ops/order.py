@@ -9,10 +9,10 @@ import numpy as np
 from autoq.errors import ArgumentError
 from autoq.ops.axes import Shape, one_axis
 from autoq.ops.samples import Case, distinct
-from autoq.tape.apply import apply
+from autoq.tape.apply import apply, as_tensor
 from autoq.tape.function import composed
 from autoq.tape.op import Op, register
-from autoq.tape.tensor import Tensor, as_tensor
+from autoq.tape.tensor import Tensor
 
 
 def sort(x: Any, *, axis: int = -1, descending: bool = False, stable: bool = True) -> Any:

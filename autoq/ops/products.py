@@ -13,10 +13,10 @@ from autoq.ops.axes import Shape, axis_tuple, check_axes
 from autoq.ops.layout import moveaxis
 from autoq.ops.samples import Case, moved
 from autoq.ops.subscripts import parse
-from autoq.tape.apply import apply
+from autoq.tape.apply import apply, as_tensor
 from autoq.tape.function import composed
 from autoq.tape.op import Op, register
-from autoq.tape.tensor import Tensor, as_tensor
+from autoq.tape.tensor import Tensor
 
 
 def sum_of_products(arrays: Sequence[Any], *, subscripts: str) -> Any:

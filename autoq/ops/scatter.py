@@ -11,10 +11,10 @@ from autoq.errors import DTypeError, IndexingError, ShapeError
 from autoq.ops.axes import Shape, one_axis
 from autoq.ops.samples import Case
 from autoq.storage.update import may_repeat, write
-from autoq.tape.apply import apply, plain
+from autoq.tape.apply import apply, as_tensor, plain
 from autoq.tape.function import composed
 from autoq.tape.op import Op, register
-from autoq.tape.tensor import Tensor, as_tensor
+from autoq.tape.tensor import Tensor
 
 MASK_FROM = -1e4  # a Python number as low as this stands for minus infinity (S48)
 

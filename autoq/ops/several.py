@@ -8,9 +8,9 @@ import numpy as np
 
 from autoq.errors import ArgumentError, ShapeError
 from autoq.ops.axes import one_axis
-from autoq.tape.apply import apply
+from autoq.tape.apply import apply, as_tensor
 from autoq.tape.function import composed
-from autoq.tape.tensor import Tensor, as_tensor
+from autoq.tape.tensor import Tensor
 
 
 @composed

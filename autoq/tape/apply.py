@@ -120,6 +120,12 @@ def as_operand(x: Any) -> Any:
     return _make_tensor(x)
 
 
+def as_tensor(x: Any) -> Any:
+    """A tensor; arrays, lists and numbers become one."""
+    x = as_operand(x)
+    return x if isinstance(x, _Tensor) else _make_tensor(x)
+
+
 def plain(value: Any) -> Any:
     """A static argument with tensors in it, as indices or labels, turned into arrays."""
     if isinstance(value, _Tensor):

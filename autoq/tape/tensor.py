@@ -11,7 +11,7 @@ from autoq.context import current
 from autoq.errors import DTypeError, GradientError, ShapeError
 from autoq.schemes import QuantScheme
 from autoq.storage import QTensor
-from autoq.tape.apply import apply, as_operand, bind
+from autoq.tape.apply import apply, bind
 from autoq.tape.hooks import Hooked
 from autoq.tape.node import LEAF, Node
 from autoq.tape.stored import copied
@@ -201,6 +201,12 @@ class Tensor(Hooked):
         out._version = self._version
         return out
 
+    def placed(self, node: Any) -> Tensor:
+        """The same values at another place of the tape: a node, a leaf of its own, or None."""
+        out = _wrapped(self._value, self._type, node)
+        out._version = self._version
+        return out
+
     def propagate(self) -> Tensor:
         """The same values, with a dtype that votes (S3)."""
         return _flagged(self, PROPAGATE)
@@ -295,17 +301,6 @@ def tensor(data: Any, dtype: Any = None, requires_grad: bool = False, device: st
     if requires_grad:
         out.requires_grad = True
     return out
-
-
-def as_tensor(x: Any) -> Tensor:
-    """A tensor as it is; arrays, lists and numbers become one.
-
-    Example:
-        >>> as_tensor(2.0)
-        tensor(2., float32)
-    """
-    x = as_operand(x)
-    return x if isinstance(x, Tensor) else tensor(x)
 
 
 def _wrapped(value: Any, tensor_type: TensorType, node: Any = None) -> Tensor:
