@@ -9,13 +9,15 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 import autoq as aq
 from autoq.context import Observer, observing
-from autoq.storage import QTensor, convert, encoding, packing, readers
+from autoq.storage import QTensor, convert, encoding, move, packing, readers
 from autoq.storage.plan import Kernels, kernels
 from autoq.tape.op import REGISTRY
-from tests.storage.tensors import check_invariants, same_floats
+from tests.storage.tensors import SCHEMES, check_invariants, names, same_floats, shapes, small_names, values
 
 PATH = Path(__file__).parents[2] / "docs" / "layout_table.py"
 spec = importlib.util.spec_from_file_location("layout_table", PATH)
@@ -159,6 +161,40 @@ def test_every_layout_op_has_its_rows() -> None:
 
 def test_the_page_in_the_docs_is_what_the_code_does() -> None:
     assert table.PAGE.read_text() == table.layout_page()
+
+
+def by_the_letter(q: QTensor, axis: int, part: slice) -> str:
+    """What S34 to S36 say of a slice of one axis of a contiguous tensor, worked out by brute force."""
+    n, last = q.shape[axis], axis == q.ndim - 1
+    extent = q.scheme.extents(q.ndim)[axis]  # 0: one block whatever the size
+    places = list(range(n))[part]
+    if extent < 2 and not last:
+        return "view"
+    whole = extent or 1
+    edge = [k for k in range(n + 1) if k % whole == 0 and (not last or k * q.scheme.element_bits % 32 == 0)]
+    start, stop, step = part.indices(n)
+    if step == 1 and start in edge and (stop in edge or stop == n):
+        return "view"
+    blocks = [places[k : k + whole] for k in range(0, len(places), whole)] if extent else []
+    return "copy" if all(len({p // whole for p in block}) == 1 for block in blocks) else "decode"
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.data(), st.one_of(small_names, names))
+def test_slices_of_every_scheme_take_what_the_letter_says(data: Any, name: str) -> None:
+    scheme = SCHEMES[name]
+    shape = data.draw(shapes(scheme, least=1).filter(all))
+    q = QTensor.quantize(values(shape), scheme)
+    axis = data.draw(st.integers(0, q.ndim - 1))
+    bound = st.one_of(st.none(), st.integers(-shape[axis], shape[axis]), st.sampled_from((4, 8, 16, 32)))
+    part = slice(data.draw(bound), data.draw(bound), data.draw(st.sampled_from((None, None, 1, -1, 2, -3))))
+    if not range(shape[axis])[part]:
+        return
+    result, how = move.getitem(q, (slice(None),) * axis + (part,))
+    assert how == by_the_letter(q, axis, part)
+    assert result.shares_memory(q) == (how == "view")
+    if how == "view":
+        assert np.shares_memory(result.scales, q.scales)
 
 
 class Launches(Observer):
