@@ -9,9 +9,9 @@ import numpy as np
 from autoq.errors import ArgumentError
 from autoq.nn.init import normal
 from autoq.nn.weighted import Weighted, check_size, described
+from autoq.ops.embedding import embedding
 from autoq.random import Generator
 from autoq.schemes.scheme import QuantScheme
-from autoq.tape.apply import apply
 from autoq.tape.parameter import Parameter
 
 
@@ -65,10 +65,7 @@ class Embedding(Weighted):
 
     def forward(self, indices: Any) -> Any:
         """Integers of any shape to ``(*shape, features)``."""
-        return apply(
-            "embedding", self._weight(), indices=np.asarray(getattr(indices, "value", indices)),
-            padding_idx=self.padding_idx, out_dtype=self.out_dtype,
-        )  # fmt: skip
+        return embedding(self._weight(), indices, self.padding_idx, out_dtype=self.out_dtype)
 
     def describe(self) -> str:
         """Sizes and what differs from the defaults."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -11,10 +11,14 @@ from autoq.ops.arguments import array, whole
 from autoq.ops.axes import Shape
 from autoq.ops.samples import moved
 from autoq.storage import QTensor, move
+from autoq.tape.apply import apply, plain
 from autoq.tape.op import Op, register
 
+if TYPE_CHECKING:
+    from autoq.tape.tensor import Tensor
 
-def embedding(weight: Any, *, indices: Any, padding_idx: int | None = None) -> Any:
+
+def embedding(weight: Any, indices: Any, padding_idx: int | None = None, *, out_dtype: Any = None) -> Tensor:
     """The rows of `weight` at `indices`; the result propagates, in the dtype of `weight`.
 
     Packed rows are copied, not decoded. Rows that are looked up several times add up their gradients.
@@ -23,22 +27,31 @@ def embedding(weight: Any, *, indices: Any, padding_idx: int | None = None) -> A
         weight: (count, ...), one row an entry.
         indices: Integers of any shape, from 0 to count - 1.
         padding_idx: A row that gets no gradient, or None.
+        out_dtype: Another dtype for the result.
 
     Returns:
         (*indices' shape, ...).
 
     Raises:
         ShapeError: A weight without axes.
+        DTypeError: Indices that are no array of numbers.
         IndexingError: Indices that aren't integers, or name no row.
         ArgumentError: A padding_idx that is no row.
 
     Example:
         >>> import autoq as aq
-        >>> aq.embedding([[1.0, 2.0], [3.0, 4.0]], [1, 0, 1])
+        >>> embedding(aq.tensor([[1.0, 2.0], [3.0, 4.0]]), [1, 0, 1])
         tensor([[3. 4.]
                 [1. 2.]
                 [3. 4.]], float32)
     """
+    # As an array, whatever was given: a lookup by data makes an activation (S10).
+    indices = array("embedding", "indices", plain(indices))
+    return apply("embedding", weight, indices=indices, padding_idx=padding_idx, out_dtype=out_dtype)
+
+
+def looked_up(weight: Any, *, indices: Any, padding_idx: int | None = None) -> Any:
+    """The forward of `embedding` on arrays."""
     return np.take(weight, _rows(weight.shape, indices, padding_idx), axis=0)
 
 
@@ -82,7 +95,7 @@ _INDICES = np.array([[2, 0], [2, 1]])
 register(
     Op(
         "embedding",
-        embedding,
+        looked_up,
         {"weight": _embedding_weight},
         kind="layout",
         packed=_packed_embedding,

@@ -178,8 +178,9 @@ def _checked_labels(
 ) -> tuple[Any, Any]:
     """Labels of `cross_entropy`, and which of them count."""
     labels, kept = checked_labels("cross_entropy", logits.shape, labels, ignore_index)
-    if label_smoothing != 0.0 and not 0.0 <= number("cross_entropy", "label_smoothing", label_smoothing) <= 1.0:
-        raise ArgumentError(f"cross_entropy: label_smoothing={label_smoothing}.", "0 to 1.", "Pass a share.")
+    share = number("cross_entropy", "label_smoothing", label_smoothing)
+    if not 0.0 <= share <= 1.0:
+        raise ArgumentError(f"cross_entropy: label_smoothing={share}.", "0 to 1.", "Pass a share.")
     return labels, kept
 
 

@@ -7,14 +7,17 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from autoq import devices
 from autoq.errors import ArgumentError, ShapeError
 from autoq.ops.attention import scaled_dot_product_attention
 from autoq.ops.create import CREATORS
+from autoq.ops.embedding import embedding
 from autoq.random import random_bits
-from autoq.tape.apply import apply, as_operand
+from autoq.tape.apply import apply, as_operand, as_tensor
 from autoq.tape.function import COMPOSED, function
 from autoq.tape.op import REGISTRY
 from autoq.tape.tensor import Tensor
+from autoq.types import as_dtype
 
 if TYPE_CHECKING:
     from autoq.random import Generator
@@ -36,8 +39,10 @@ HIDDEN = {
     *("extremum_so_far", "linear_recurrence", "scatter_diagonal", "update", "einsum"),
 }
 
-# Names that users of NumPy or PyTorch look for, of ops that have the array API standard's names here.
+# Names that users of NumPy or PyTorch look for, of ops that have the array API standard's names here; and the
+# standard's names of the others.
 ALIASES = {
+    **{"subtract": "sub", "multiply": "mul", "divide": "div", "negative": "neg"},
     **{f"arc{name[1:]}": name for name in ("asin", "acos", "atan", "atan2", "asinh", "acosh", "atanh")},
     "cumsum": "cumulative_sum",
     "cumprod": "cumulative_prod",
@@ -58,23 +63,28 @@ def public() -> dict[str, Callable[..., Any]]:
         "split": split,
         "dropout": dropout,
         "scaled_dot_product_attention": scaled_dot_product_attention,
+        "embedding": embedding,
         "random_hadamard": random_hadamard,
     }
 
 
-def astype(x: Any, dtype: Any) -> Tensor:
+def astype(x: Any, dtype: Any, *, copy: bool = True, device: str | None = None) -> Tensor:
     """Cast to a NumPy dtype or encode with a QuantScheme (S3).
 
     Args:
         x: Any shape.
         dtype: A dtype, a QuantScheme, or the name of one.
+        copy: False returns `x` itself where it has the dtype.
+        device: ``"cpu"``.
 
     Example:
         >>> import autoq as aq
         >>> astype(aq.tensor([1.0]), aq.float16).dtype
         dtype('float16')
     """
-    return as_operand(x).astype(dtype)
+    devices.resolve(device)
+    x = as_tensor(x)
+    return x if not copy and x.dtype == as_dtype(dtype) else x.astype(dtype)
 
 
 def split(x: Any, sections: int | Sequence[int], axis: int = 0) -> tuple[Tensor, ...]:

@@ -38,6 +38,14 @@ def test_packed_rows_are_copied_without_decoding(name):
     assert aq.embedding(table, [5], out_dtype=aq.float32).dtype == aq.float32
 
 
+@pytest.mark.parametrize("indices", [3, (3, 1), [3, 1], np.int64(3), range(3), [[1], [2]]])
+def test_whatever_names_the_rows_the_result_propagates(indices):
+    table = data(5, 2)
+    y = aq.embedding(aq.Parameter(table), indices)
+    assert y.propagation is aq.Propagation.PROPAGATE
+    np.testing.assert_array_equal(y.numpy(), table[np.asarray(indices)])
+
+
 def test_the_result_of_a_lookup_votes_though_the_table_does_not():
     table = aq.Parameter(data(7, 32)).quantize(aq.mxfp8)
     assert table.propagation is aq.Propagation.INHIBIT
