@@ -223,9 +223,7 @@ def _entered(x: Tensor, create_graph: bool) -> Tensor:
         return x
     if create_graph:
         return apply("identity", x)
-    entered = type(x.detach())(x._value, x._type, LEAF)
-    entered._version = x._version
-    return entered
+    return x._placed(LEAF)
 
 
 def _outside(made: list[Tensor], inputs: set[int], start: int) -> list[Any]:
@@ -247,7 +245,7 @@ def _outside(made: list[Tensor], inputs: set[int], start: int) -> list[Any]:
 
 def _outputs(segment: Segment, given: list[Tensor], made: list[Tensor]) -> list[Tensor]:
     """The results on the outer tape: of one node or, where there are several, of a part of it each."""
-    compute = compute_dtype([x._type.gradient for x in made])
+    compute = compute_dtype([d for x in made for d in (x._type.gradient, x._node.compute)])
     shape = made[0].shape if len(made) == 1 else (sum(x.size for x in made),)
     whole = made[0]._type if len(made) == 1 else TensorType(compute)
     node = Node(CHECKPOINT, tuple(given), {"segment": segment}, compute, whole, shape)
@@ -256,21 +254,16 @@ def _outputs(segment: Segment, given: list[Tensor], made: list[Tensor]) -> list[
         node.parents.append(place)
         node.shapes.append(place.shape)
         node.dtypes.append((place.type if isinstance(place, Node) else place._type).gradient)
+    node.dtypes = [compute_dtype((compute, dtype)) for dtype in node.dtypes]
     segment.node = weakref.ref(node)
     if len(made) == 1:
-        return [_placed(made[0], node)]
+        return [made[0]._placed(node)]
     carrier = Tensor(np.broadcast_to(np.zeros((), compute), shape), whole, node)
     ends = np.cumsum([x.size for x in made]).tolist()
     return [
-        _placed(x, Node(PART, (carrier,), {"start": end - x.size, "stop": end}, compute, x._type, x.shape))
+        x._placed(Node(PART, (carrier,), {"start": end - x.size, "stop": end}, compute, x._type, x.shape))
         for x, end in zip(made, ends, strict=True)
     ]
-
-
-def _placed(x: Tensor, node: Node) -> Tensor:
-    out = type(x)(x._value, x._type, node)
-    out._version = x._version
-    return out
 
 
 def _parts(g: Any, made: list[Tensor]) -> Iterator[Any]:

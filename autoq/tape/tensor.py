@@ -201,7 +201,7 @@ class Tensor(Hooked):
         out._version = self._version
         return out
 
-    def placed(self, node: Any) -> Tensor:
+    def _placed(self, node: Any) -> Tensor:
         """The same values at another place of the tape: a node, a leaf of its own, or None."""
         out = _wrapped(self._value, self._type, node)
         out._version = self._version

@@ -171,7 +171,7 @@ def _entered(x: Any, inputs: list[Tensor]) -> Tensor:
             "float and quantized tensors",
             "Cast it with astype.",
         )
-    entered = type(x.detach())(x._value, x._type, LEAF) if x._node is None else apply("identity", x)
+    entered = x._placed(LEAF) if x._node is None else apply("identity", x)
     inputs.append(entered)
     return entered
 

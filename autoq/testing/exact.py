@@ -26,6 +26,10 @@ class ExactTensor(AutodiffTensor):
     __slots__ = ("exact",)
     exact: Array
 
+    def _placed(self, node: Any) -> Tensor:
+        """As of any tensor."""
+        return relocated(self, node)
+
     def propagate(self) -> Tensor:
         """As of any tensor (S3)."""
         return flagged(self, PROPAGATE)
@@ -40,6 +44,10 @@ class ExactQTensor(AutodiffQTensor):
 
     __slots__ = ("exact",)
     exact: Array
+
+    def _placed(self, node: Any) -> Tensor:
+        """As of any tensor."""
+        return relocated(self, node)
 
     def propagate(self) -> Tensor:
         """As of any tensor (S3)."""
@@ -75,6 +83,13 @@ def flagged(x: Any, flag: Propagation) -> Tensor:
         out._type = wanted
         return out
     out = exact_tensor(x._value, wanted, x._node, x.exact)
+    out._version = x._version
+    return out
+
+
+def relocated(x: Any, node: Any) -> Tensor:
+    """The tensor at another place of the tape."""
+    out: Tensor = exact_tensor(x._value, x._type, node, x.exact)
     out._version = x._version
     return out
 

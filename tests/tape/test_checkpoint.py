@@ -273,3 +273,18 @@ def test_a_long_chain_of_checkpoints_needs_no_recursion():
         y = step(y)
     y.backward()
     assert x.grad.tolist() == [1.0]
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_the_frozen_rounding_check_holds_through_it(dtype):
+    rng = aq.Generator(0)
+
+    def f(x, w):
+        q = aq.quantize(x, aq.mxfp4, rounding="stochastic", rng=rng)
+        return aq.dropout(q @ w, 0.5, rng=rng).dequantize().tanh(), q.dequantize() * 2
+
+    def total(x, w):
+        a, b = aq.checkpoint(f)(x, w)
+        return (a * a).sum() + b.sum()
+
+    aq.testing.check_grads(total, X.astype(dtype), W.astype(dtype), through_rounding=True)

@@ -244,3 +244,14 @@ def test_misuse_is_named():
         x.quantize(aq.int8, ste=aq.learned_step(step), rounding="stochastic", rng=aq.Generator(0))
     with pytest.raises(ArgumentError, match="ste='step'"):
         x.quantize(aq.int8, ste="step")
+
+
+@pytest.mark.parametrize("make", [aq.learned_step, aq.learned_clip])
+@pytest.mark.parametrize("scheme", [WHOLE, aq.int8.replace(block=(4,))], ids=["int4", "int8"])
+def test_the_frozen_rounding_check_holds_for_learned_scales(make, scheme):
+    x, learned = point(scheme, (3, 8), ())
+
+    def f(x, learned):
+        return (aq.quantize(x, scheme, ste=make(learned)).dequantize().tanh() * x).sum()
+
+    aq.testing.check_grads(f, x, np.asarray(learned * 2), through_rounding=True)
