@@ -159,15 +159,17 @@ def scatter_add_along_axis(x: Any, *, indices: Any, axis: int, shape: Shape) -> 
     Raises:
         ShapeError: `x` has another shape.
     """
-    out = np.zeros(shape, x.dtype)
     axis %= len(shape)
     position = list(np.ogrid[tuple(slice(n) for n in shape)])
-    position[axis] = np.asarray(indices)
-    try:
-        np.add.at(out, tuple(position), x)
-    except ValueError:
-        raise _misfit("scatter_add_along_axis", x, out[tuple(position)].shape) from None
-    return out
+    position[axis] = np.asarray(indices) % max(shape[axis], 1)
+    strides = [math.prod(shape[i + 1 :]) for i in range(len(shape))]
+    # One flat index array keeps to the fast path of np.add.at.
+    places: Any = sum(at * stride for at, stride in zip(position, strides, strict=True))
+    if np.shape(x) != np.shape(places):
+        raise _misfit("scatter_add_along_axis", x, np.shape(places))
+    out = np.zeros(math.prod(shape), x.dtype)
+    np.add.at(out, places.reshape(-1), x.reshape(-1))
+    return out.reshape(shape)
 
 
 def _misfit(name: str, x: Any, expected: Shape) -> ShapeError:
