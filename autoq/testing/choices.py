@@ -1,9 +1,9 @@
 """Branches inside a forward function: recorded at one run, repeated by the others.
 
 A forward written in NumPy chooses: the larger of two, a sign, where a comparison holds, an order. Coarse
-grids put exact ties under these choices in one value in ten, so differencing across them measures nothing. Arrays
-handed to a forward are therefore ``Watched``: what NumPy decides on them is kept in a list of choices and,
-in a replay, taken from there, so that the function differenced is the smooth piece that was recorded.
+grids put exact ties under these choices in one value in ten, so differencing across them measures nothing.
+Arrays handed to a forward are therefore ``Watched``: what NumPy decides on them is kept in a list of choices
+and, in a replay, taken from there, so that the function differenced is the smooth piece that was recorded.
 """
 
 from __future__ import annotations

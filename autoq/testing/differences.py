@@ -35,7 +35,7 @@ def derivative(f: Callable[[float], Array], enough: float) -> Derivative:
 
     Example:
         >>> slope = derivative(lambda t: np.array([np.exp(t)]), 1e-9)
-        >>> abs(slope.value[0] - 1) < 1e-9
+        >>> bool(abs(slope.value[0] - 1) < 1e-9)
         True
     """
     best: Derivative | None = None

@@ -11,6 +11,7 @@ import numpy as np
 from autoq.context import current
 from autoq.schemes import QuantScheme
 from autoq.storage import QTensor
+from autoq.storage.update import updated
 from autoq.tape.apply import _forward, _looks_up, _reduced_last, _two_storages
 from autoq.tape.op import Op
 from autoq.tape.plan import make_plan
@@ -57,7 +58,8 @@ class Evaluated:
         cast = call.op.kind == "cast" or call.op.name in ESTIMATORS
         estimate = ESTIMATORS.get(call.op.name) if cast else None
         estimator = _identity if estimate is None else estimate(call.operands, call.static, call.saved)
-        call.event = Event(v, decoded, estimator, estimate is not None, None if kept.all() else kept)
+        left = None if kept.all() else kept
+        call.event = Event(v, decoded, estimator, self.encoder, estimate is not None, left)
         call.value = packed if isinstance(packed, QTensor) else decoded
 
 
@@ -71,6 +73,8 @@ def evaluate(op: Op, operands: Any, static: dict[str, Any], out_dtype: Any) -> E
         return _estimated(op, operands, static)
     if op.kind == "cast":
         return _cast(op, operands, static)
+    if op.kind == "update":
+        return _update(op, operands, static)
     if op.kind == "index":
         return _index(op, operands, static, out_dtype)
     if op.kind == "layout" and _moves_storage(op, operands):
@@ -126,7 +130,8 @@ def _moves_storage(op: Op, operands: Any) -> bool:
 def _layout(op: Op, operands: Any, static: dict[str, Any]) -> Evaluated:
     first = operands[0]
     dense = np.asarray(plain(forward(op, [values_of(x) for x in operands], static)), float64)
-    moved, note, out_type = dense, "", first._type
+    moved: Any = dense
+    note, out_type = "", first._type
     if type(first._value) is QTensor:
         stored = tuple(x._value for x in operands) if op.variadic else first._value
         assert op.packed is not None
@@ -158,6 +163,19 @@ def _check_moved(op: Op, operands: Any, static: dict[str, Any], moved: Any, note
             "the decoded values, moved",
             "Correct the packed function of the op, or return 'decode' and encode again.",
         )
+
+
+def _update(op: Op, operands: Any, static: dict[str, Any]) -> Evaluated:
+    """Entries of the first operand changed, in its type; of a packed one touched blocks are encoded (S12)."""
+    target, values = operands
+    dense = np.asarray(plain(forward(op, [values_of(target), values_of(values)], static)), float64)
+    stored = target._value
+    if type(stored) is not QTensor:
+        return Evaluated(target._type, dense, None, dense)
+    new = values_of(values)
+    return Evaluated(
+        target._type, dense, lambda v: updated(stored, static["index"], new, static["add"]), dense
+    )
 
 
 def _estimated(op: Op, operands: Any, static: dict[str, Any]) -> Evaluated:

@@ -30,6 +30,7 @@ class Event:
         decoded: q0, what the codes mean.
         estimator: E, from the changes of the operation's operands (of the value, for an op's output) to the
             change of the result.
+        encode: From float64 values to packed ones.
         operands: Whether the estimator takes all operands' changes.
         kept: False where a block isn't finite, which is left out; None for nowhere.
     """
@@ -37,10 +38,11 @@ class Event:
     value: Array
     decoded: Array
     estimator: Callable[..., Array]
+    encode: Callable[[Array], Any]
     operands: bool = False
     kept: Array | None = None
 
-    def result(self, change: Sequence[Array]) -> Array:
+    def result(self, change: Sequence[Any]) -> Array:
         """q0 + E(v - v0)."""
         with np.errstate(all="ignore"):
             moved = self.decoded + self.estimator(*change)

@@ -57,9 +57,9 @@ def check_grads(
 
     Args:
         f: A function of tensors that returns a tensor, or a nest of tuples, lists and dicts of them.
-        inputs: Float arrays and tensors, which are differentiated by; anything else is passed on. Arrays count
-            as float64; through rounding as float32 (computed in float64 all the same), so that the dtypes
-            resolve as in training, and packed tensors move around what they decode to.
+        inputs: Float arrays and tensors, which are differentiated by; anything else is passed on. Arrays
+            count as float64; through rounding as float32 (computed in float64 all the same), so that the
+            dtypes resolve as in training, and packed tensors move around what they decode to.
         order: How often to differentiate: 1, 2 or more.
         through_rounding: Freeze rounding and branches.
         directions: How many random directions.
@@ -69,7 +69,7 @@ def check_grads(
         allow_vacuous: Accept a program through rounding whose gradient rounding has no influence on.
 
     Raises:
-        GradientMismatch: A gradient is wrong; says which, where, which op is to blame, and how to reproduce it.
+        GradientMismatch: A gradient is wrong; says which, where, the op to blame, and how to reproduce it.
         ControlFlowDiverged: The program ran other operations for inputs a small step away.
         VacuousCheck: Nothing was rounded, or rounding doesn't change the gradient by 100 tolerances.
         GradientError: Nothing in the result depends on the inputs.
@@ -125,26 +125,20 @@ def _check_direction(run: _Run, rng: np.random.Generator, k: int) -> float:
     got = _dot(gradients, d)
     moved = _differences(program, c, d, run.bars)
     expected = float(moved.value[-1])
-    outputs = moved.value[:-1]
     scale = max(_norm([g * x for g, x in zip(gradients, d, strict=True)]), abs(expected))
     allowed = run.bars.differences * scale + _noise(program, c, moved, -1)
     if not abs(got - expected) <= allowed:
-        run.fail(Mismatch("reverse", k, d, c, expected, got, allowed, gradients))
-    _check_forward(run, k, c, d, outputs, moved, got)
+        run.fail(Mismatch("reverse", k, d, c, gradients).between(expected, got, allowed))
+    _check_forward(run, k, c, d, moved, got)
     if not isinstance(program, FrozenProgram):
         return 0.0
-    undecoded = _differences(program, c, d, run.bars, decoded=False).value
-    change = abs(got - program_extra(program, got, outputs, c) - float(np.sum(undecoded[:-1] * _joined(c))))
+    undecoded = _differences(program, c, d, run.bars, decoded=False).value[:-1]
+    change = abs(float(np.sum((moved.value[:-1] - undecoded) * _joined(c))))
     return change / scale if scale else 0.0
 
 
-def program_extra(program: FrozenProgram, got: float, outputs: Array, c: Sequence[Array]) -> float:
-    """What of a derivative is the share of quantized gradients."""
-    return got - float(np.sum(outputs * _joined(c))) if program.quantizes_gradients else 0.0
-
-
 def _check_forward(
-    run: _Run, k: int, c: list[Array], d: list[Array], expected: Array, moved: Derivative, reverse: float
+    run: _Run, k: int, c: list[Array], d: list[Array], moved: Derivative, reverse: float
 ) -> None:
     program = run.program
     try:
@@ -154,19 +148,13 @@ def _check_forward(
             raise
         return  # a rule that can't be differentiated: only reverse mode, once
     got = np.where(_joined(c) != 0, _joined(forward), 0.0)
-    scale = float(np.max(np.abs(got), initial=0.0))
-    allowed = run.bars.differences * scale + 10 * moved.error[:-1] + _noise(program, c, moved, 0)
-    off = np.abs(got - expected)
-    if not np.all(off <= allowed):
-        worst = int(np.argmax(np.where(np.isnan(off), np.inf, off - allowed)))
-        bar = float(np.broadcast_to(allowed, off.shape)[worst])
-        run.fail(Mismatch("forward", k, d, c, float(expected[worst]), float(got[worst]), bar, [], worst))
+    _compare(run, Mismatch("forward", k, d, c), got, moved, float(np.max(np.abs(got), initial=0.0)))
     if isinstance(program, FrozenProgram) and program.quantizes_gradients:
         return  # Q(J' c) isn't linear in c: the two modes differ by the residuals, which reverse mode checked
     dot = float(np.sum(_joined(c) * got))
     allowed_dot = run.bars.dot * max(_norm(c) * _norm([got]), abs(reverse)) + 1e-14 * _norm(c) * _norm(d)
     if not abs(dot - reverse) <= allowed_dot:
-        run.fail(Mismatch("dot", k, d, c, dot, reverse, allowed_dot, []))
+        run.fail(Mismatch("dot", k, d, c).between(dot, reverse, allowed_dot))
 
 
 def _differences(
@@ -201,25 +189,26 @@ def _check_jacobian(run: _Run) -> None:
         return
     if not all(x.size for x in program.outputs + program.leaves):
         return
-    sizes = [o.size for o in program.outputs]
-    rows = [_joined(program.gradients(_split(e, program.outputs))) for e in np.eye(sum(sizes))]
-    got = np.array(rows)
-    ones = [np.where(np.isfinite(_stored(o)), 1.0, 0.0) for o in program.outputs]
+    units = np.eye(sum(o.size for o in program.outputs))
+    got = np.array([_joined(program.gradients(_split(e, program.outputs))) for e in units])
+    finite = [np.where(np.isfinite(_stored(o)), 1.0, 0.0) for o in program.outputs]
     for i, e in enumerate(np.eye(got.shape[1])):
         d = _split(e, program.leaves)
-        moved = _differences(program, ones, d, run.bars)
-        column = np.where(_joined(ones) != 0, got[:, i], 0.0)
-        allowed = run.bars.differences * np.max(np.abs(got), initial=0.0) + 10 * moved.error[:-1]
-        allowed = allowed + _noise(program, ones, moved, 0)
-        off = np.abs(column - moved.value[:-1])
-        if not np.all(off <= allowed):
-            worst = int(np.argmax(np.where(np.isnan(off), np.inf, off - allowed)))
-            expected, found, bar = (
-                moved.value[worst],
-                column[worst],
-                np.broadcast_to(allowed, off.shape)[worst],
-            )
-            run.fail(Mismatch("jacobian", i, d, ones, float(expected), float(found), float(bar), [], worst))
+        moved = _differences(program, finite, d, run.bars)
+        column = np.where(_joined(finite) != 0, got[:, i], 0.0)
+        scale = float(np.max(np.abs(got), initial=0.0))
+        _compare(run, Mismatch("jacobian", i, d, finite), column, moved, scale)
+
+
+def _compare(run: _Run, mismatch: Mismatch, got: Array, moved: Derivative, scale: float) -> None:
+    """Every output's derivative against its differences."""
+    allowed = run.bars.differences * scale + 10 * moved.error[:-1]
+    allowed = allowed + _noise(run.program, mismatch.cotangents, moved, 0)
+    expected = moved.value[:-1]
+    off = np.abs(got - expected)
+    if not np.all(off <= allowed):
+        mismatch.place = worst = int(np.argmax(np.where(np.isnan(off), np.inf, off - allowed)))
+        run.fail(mismatch.between(expected[worst], got[worst], allowed[worst]))
 
 
 def _refuse_vacuous(run: _Run, influences: list[float]) -> None:

@@ -1,9 +1,9 @@
-"""The message of a failed gradient check: which op, which direction, which element, and how to see it again."""
+"""The message of a failed gradient check: which op, direction and element, and how to see it again."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -32,22 +32,26 @@ class Mismatch:
         number: Which direction.
         direction: By input.
         cotangents: By output.
+        gradients: By input, where reverse mode was compared.
+        place: The flat position in the outputs, where one output was compared.
         expected: From differences (of ``"dot"``: from forward mode).
         got: From the tape.
         allowed: How far apart they may be.
-        gradients: By input, where reverse mode was compared.
-        place: The flat position in the outputs, where one output was compared.
     """
 
     mode: str
     number: int
     direction: list[Array]
     cotangents: list[Array]
-    expected: float
-    got: float
-    allowed: float
-    gradients: list[Array]
+    gradients: list[Array] = field(default_factory=list)
     place: int | None = None
+    expected: float = 0.0
+    got: float = 0.0
+    allowed: float = 0.0
+
+    def between(self, expected: float, got: float, allowed: float) -> Mismatch:
+        """The mismatch with its numbers."""
+        return replace(self, expected=float(expected), got=float(got), allowed=float(allowed))
 
 
 _WHAT = {
@@ -71,8 +75,8 @@ def report(
     level, order = orders
     what = _WHAT[mismatch.mode].format(number=mismatch.number)
     lines = [
-        f"gradient of {name}, order {level}: {what}: expected {mismatch.expected:.12g}, got {mismatch.got:.12g}, "
-        f"{abs(mismatch.got - mismatch.expected):.2e} apart."
+        f"gradient of {name}, order {level}: {what}: expected {mismatch.expected:.12g}, "
+        f"got {mismatch.got:.12g}, {abs(mismatch.got - mismatch.expected):.2e} apart."
     ]
     lines += [f"  Worst element: {_worst(program, mismatch)}"]
     call = _blamed(f, arguments, program)

@@ -77,7 +77,7 @@ class PlainProgram(Program):
         self._f, self._arguments = f, arguments
         self.inputs = [_float64(x) for x in arguments if moves(x)]
         result, self.leaves = self._run(self.inputs)
-        self.outputs, self._places = _tracked(result)
+        self.outputs, self._places = tracked(result)
 
     def at(self, values: Sequence[Array]) -> list[Array]:
         """The outputs for other inputs."""
@@ -116,7 +116,7 @@ class FrozenProgram(Program):
         self.residuals: dict[Any, Array] = {}
         result, self.leaves = self.session.record()
         self.inputs = [np.asarray(x.exact) for x in self.leaves]
-        self.outputs, self._places = _tracked(result)
+        self.outputs, self._places = tracked(result)
 
     def at(self, values: Sequence[Array], decoded: bool = True) -> list[Array]:
         """The outputs for other inputs, frozen; the undecoded program's if not ``decoded``."""
@@ -160,10 +160,10 @@ def moves(x: Any) -> bool:
 def directional(
     f: Callable[..., Any], cotangents: Sequence[Array], direction: Sequence[Array]
 ) -> Callable[..., Tensor]:
-    """The function x -> <direction, gradient of <cotangents, f> at x>: a program whose gradient is of order 2."""
+    """The function x -> <direction, gradient of <cotangents, f> at x>, whose gradient is of order 2."""
 
     def slope(*arguments: Any) -> Tensor:
-        outputs, _ = _tracked(f(*arguments))
+        outputs, _ = tracked(f(*arguments))
         leaves = [x for x in arguments if isinstance(x, Tensor) and x._node is LEAF]
         seeds = [
             (o, AutodiffTensor(c, TensorType(float64))) for o, c in zip(outputs, cotangents, strict=True)
@@ -173,7 +173,7 @@ def directional(
         for leaf, d in zip(leaves, direction, strict=True):
             if leaf in found:
                 total = total + (found[leaf] * AutodiffTensor(d, TensorType(float64))).sum()
-        return total  # type: ignore[no-any-return]
+        return total
 
     slope.__name__ = f"slope_of_{getattr(f, '__name__', 'f')}"
     return slope
@@ -188,7 +188,7 @@ def _flat(result: Any) -> list[Any]:
     return [result]
 
 
-def _tracked(result: Any) -> tuple[list[Any], list[int]]:
+def tracked(result: Any) -> tuple[list[Any], list[int]]:
     """The tracked tensors in a result, and their places."""
     flat = _flat(result)
     places = [i for i, x in enumerate(flat) if isinstance(x, Tensor) and x._node is not None]
@@ -208,8 +208,7 @@ def _float64(x: Any) -> Array:
 
 
 def _counted_as(x: Any) -> Any:
-    """The dtype that an array counts as where rounding is checked: float32 for float64, so that it can lose to
-    a scheme as the arrays of a training run do."""
+    """What an array counts as through rounding: float32 for float64, which no scheme would outvote."""
     return float32 if getattr(x, "dtype", None) == float64 else getattr(x, "dtype", float32)
 
 
