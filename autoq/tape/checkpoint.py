@@ -101,11 +101,12 @@ class Segment:
 
     def gradient(self, F: Any, g: Any, i: int) -> Any:
         """The gradient by the i-th parent of the node; all of them are computed at the first one's turn."""
-        if self._latest is None or self._latest[0] is not g:
-            self._latest = g, self._gradients(g, F is RECORDED)
-        found = self._latest[1]
+        latest = self._latest
+        if latest is None or latest[0] is not g:
+            latest = self._latest = g, self._gradients(g, F is RECORDED)
+        found = latest[1]
         d, found[i] = found[i], None
-        if not any(x is not None for x in found):
+        if all(x is None for x in found) and self._latest is latest:
             self._latest = None
         return d
 
