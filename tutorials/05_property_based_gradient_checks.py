@@ -16,11 +16,10 @@
 import matplotlib.pyplot as plt
 import numpy as np
 from hypothesis import given, settings
-from hypothesis import strategies as st
-from hypothesis.extra.numpy import array_shapes, arrays
 
 import autoq as aq
 from autoq.testing import GradientMismatch, check_grads
+from autoq.testing import strategies as sts
 
 
 def squash_forward(x):
@@ -59,13 +58,15 @@ check_grads(careful, some, order=2)
 # %% [markdown]
 # The check passes: of 32 normal numbers none is above 3. An example is only ever an example. A *property* is
 # a claim about all inputs, and Hypothesis looks for one that refutes it.
+# `aq.testing.strategies` says what inputs there are: shapes, arrays, schemes, tensors, whole programs.
 
 # %%
+floats = sts.arrays(sts.shapes(max_dims=2, max_side=4), np.float64, magnitude=8.0)
 tried = []
 
 
 @settings(max_examples=200, derandomize=True, database=None, deadline=None)
-@given(arrays(np.float64, array_shapes(max_dims=2, max_side=4), elements=st.floats(-8, 8, width=32)))
+@given(floats)
 def gradient_is_the_derivative(x):
     tried.append([x, False])
     check_grads(careful, x, order=1)
@@ -109,7 +110,7 @@ for passed, colour, name in ((True, "0.6", "passes"), (False, "#D55E00", "fails"
 search.axhline(3, color="0.5", lw=1, ls="--")
 search.set_xlabel("attempt")
 search.set_ylabel("largest element")
-search.legend(fontsize=8, frameon=False, loc="lower right")
+search.legend(fontsize=8, frameon=False, loc="upper left")
 _ = search.set_title("The search, dots as large as the array", loc="left", fontsize=10)
 
 # %% [markdown]
@@ -143,7 +144,7 @@ thrifty = aq.custom_op(
 
 
 @settings(max_examples=60, derandomize=True, database=None, deadline=None)
-@given(arrays(np.float64, array_shapes(max_dims=2, max_side=4), elements=st.floats(-8, 8, width=32)))
+@given(floats)
 def thrifty_gradient_is_the_derivative(x):
     check_grads(thrifty, x, order=1)
 
@@ -204,17 +205,12 @@ axes[0].legend(fontsize=8, frameon=False)
 # The honest rule, over formats and shapes, twice differentiated: nothing is found.
 
 # %%
-formats = st.sampled_from([aq.mxfp8, aq.mxfp6_e2m3, aq.mxfp4, aq.nvfp4, aq.int8, aq.int4])
-signals = arrays(
-    np.float64,
-    st.tuples(st.integers(1, 3), st.sampled_from([16, 32, 48])),
-    elements=st.floats(-8, 8, width=16),
-)
+signals = sts.arrays(sts.shapes(max_dims=2, last=32), np.float64, magnitude=4.0)
 checked = []
 
 
 @settings(max_examples=25, derandomize=True, database=None, deadline=None)
-@given(signals, formats)
+@given(signals, sts.schemes())
 def straight_through_gradient_is_right(x, scheme):
     check_grads(quantized(squash, scheme), x, order=2, through_rounding=True, allow_vacuous=True)
     checked.append(scheme.name)
@@ -227,6 +223,24 @@ print({name: checked.count(name) for name in sorted(set(checked))})
 # `allow_vacuous=True` is there because Hypothesis likes zeros: a signal of zeros rounds to itself, and
 # without it the check refuses such a program, since it would prove nothing.
 #
+# The last strategy makes the programs themselves: operations, views and casts on mixed types, drawn at
+# random. This is one, and what follows is how autoq checks itself.
+
+# %%
+programs = []
+
+
+@settings(max_examples=10, derandomize=True, database=None, deadline=None)
+@given(sts.programs())
+def programs_differentiate_through_rounding(program):
+    check_grads(program, *program.inputs, order=1, through_rounding=True, allow_vacuous=True)
+    programs.append(program)
+
+
+programs_differentiate_through_rounding()
+print(max(programs, key=lambda program: len(program.steps)))
+
+# %% [markdown]
 # What the check proves is that the gradient is the declared estimator's, through any depth of quantized
 # signal. That the estimator helps a training is another question; tutorial 3 measures that.
 #
@@ -241,6 +255,7 @@ assert rounding_error is not None
 assert "thrifty_squash" in str(rounding_error)
 assert len(checked) >= 25
 assert len(set(checked)) >= 4
+assert len(programs) >= 10
 assert np.count_nonzero(slope_of(thrifty, aq.mxfp4) == 0) > 100
 assert np.count_nonzero(slope_of(squash, aq.mxfp4) == 0) == 0
 print("all of it holds")
