@@ -7,13 +7,10 @@ from typing import Any
 import numpy as np
 
 from autoq.errors import ShapeError
-from autoq.ops.axes import Axis, Shape, axis_tuple, check_axes, one_axis
+from autoq.ops.axes import Axis, Shape, check_axes
 from autoq.ops.samples import moved
 from autoq.storage import move
-from autoq.tape.apply import apply, as_tensor
-from autoq.tape.function import composed
 from autoq.tape.op import Op, register
-from autoq.tape.tensor import Tensor
 
 
 def reshape(x: Any, *, shape: int | Shape) -> Any:
@@ -77,66 +74,6 @@ def transpose(x: Any, *, axes: Shape | None = None) -> Any:
                 [2. 4.]], float32)
     """
     return x.T if axes is None else _permuted("transpose", x, axes)
-
-
-@composed
-def moveaxis(x: Any, source: int | Shape, destination: int | Shape) -> Tensor:
-    """Axes moved to other positions; the others keep their order.
-
-    Args:
-        x: Any shape.
-        source: The axes that move: one, or a tuple.
-        destination: Where they are in the result, as many.
-
-    Raises:
-        ShapeError: Axes that `x` does not have, one of them twice, or not as many positions.
-
-    Example:
-        >>> import autoq as aq
-        >>> aq.moveaxis([[[1.0, 2.0]]], 2, 0).shape
-        (2, 1, 1)
-    """
-    x = as_tensor(x)
-    return apply("permute_dims", x, axes=_moved(x.shape, source, destination))
-
-
-def _moved(shape: Shape, source: int | Shape, destination: int | Shape) -> Shape:
-    """The order of the axes after some have moved."""
-    for axes in (source, destination):
-        check_axes("moveaxis", tuple(axes) if isinstance(axes, list) else axes, shape)
-    sources, places = axis_tuple(source, len(shape)), axis_tuple(destination, len(shape))
-    if len(sources) != len(places):
-        raise ShapeError(
-            f"moveaxis: source={source}, destination={destination}.", "as many of both.", "Pair them."
-        )
-    order = [axis for axis in range(len(shape)) if axis not in sources]
-    for place, axis in sorted(zip(places, sources, strict=True)):
-        order.insert(place, axis)
-    return tuple(order)
-
-
-@composed
-def swapaxes(x: Any, axis1: int, axis2: int) -> Tensor:
-    """Two axes swapped.
-
-    Args:
-        x: Any shape.
-        axis1: The one.
-        axis2: The other; the same one changes nothing.
-
-    Raises:
-        ShapeError: An axis that `x` does not have.
-
-    Example:
-        >>> import autoq as aq
-        >>> aq.swapaxes([[1.0, 2.0]], 0, 1)
-        tensor([[1.]
-                [2.]], float32)
-    """
-    x = as_tensor(x)
-    a, b = one_axis("swapaxes", axis1, x.shape), one_axis("swapaxes", axis2, x.shape)
-    order = tuple(b if i == a else a if i == b else i for i in range(x.ndim))
-    return apply("permute_dims", x, axes=order)
 
 
 def _permuted(name: str, x: Any, axes: Shape) -> Any:

@@ -10,8 +10,8 @@ import numpy as np
 
 from autoq.errors import ArgumentError, ShapeError
 from autoq.ops.axes import Shape, axis_tuple, check_axes
-from autoq.ops.layout import moveaxis
 from autoq.ops.samples import Case, moved
+from autoq.ops.several import moveaxis
 from autoq.ops.subscripts import parse
 from autoq.tape.apply import apply, as_tensor
 from autoq.tape.function import composed

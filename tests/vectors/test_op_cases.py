@@ -20,6 +20,7 @@ CASES = json.loads((Path(__file__).parent.parent / "data/cases/block_quantizatio
 CASES = {case["name"]: case for case in CASES if case["name"].startswith("ops/")}
 PER_TENSOR, PER_BLOCK = aq.QuantScheme("int8", None), aq.QuantScheme("int8", (16,))
 
+
 def split_by_size(t, size, axis):
     return aq.split(t, list(range(size, t.shape[axis], size)) if size and axis < t.ndim else size, axis=axis)
 
