@@ -12,7 +12,7 @@ from autoq.context import using
 from autoq.errors import ArgumentError
 from autoq.nn.init import checked_generator, uniform
 from autoq.nn.module import Module
-from autoq.nn.setting import dtype_setting, scheme_setting, setting_text
+from autoq.nn.setting import check_size, dtype_setting, scheme_setting, setting_text
 from autoq.random import Generator
 from autoq.schemes.scheme import QuantScheme
 from autoq.storage.qtensor import QTensor
@@ -63,8 +63,8 @@ class Linear(Module):
         out_dtype: Any = None,
         dtype: Any = np.float32,
     ) -> None:
-        _check_size("in_features", in_features)
-        _check_size("out_features", out_features)
+        check_size("Linear", "in_features", in_features)
+        check_size("Linear", "out_features", out_features)
         self.in_features, self.out_features = in_features, out_features
         self.weight_scheme = scheme_setting("Linear: weight_scheme", weight_scheme)
         self.out_dtype = dtype_setting(out_dtype)
@@ -121,10 +121,3 @@ class Linear(Module):
         if scheme is None:
             return self.weight
         return self.weight.quantize(scheme_setting("Linear: weight_scheme", scheme), rng=self.rng)
-
-
-def _check_size(name: str, size: int) -> None:
-    if not isinstance(size, (int, np.integer)) or size < 1:
-        raise ArgumentError(
-            f"Linear: {name} is {size!r}.", "an integer of at least 1", "Pass the size of the axis."
-        )

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from autoq.ops import special
+from autoq.ops.axes import number
 from autoq.ops.docs import documented
 from autoq.ops.samples import Sample, apart, binary, distinct, signed, unary
 from autoq.tape.op import Op, register
@@ -78,9 +79,11 @@ def clip(x: Any, *, min: float | None = None, max: float | None = None) -> Any:
         >>> aq.clip([-2.0, 0.5, 2.0], min=-1, max=1)
         tensor([-1.   0.5  1. ], float32)
     """
+    if min is None and max is None:
+        return np.array(x)  # not x itself, which may be changed in place
     if min is not None:
-        x = np.maximum(x, float(min))
-    return x if max is None else np.minimum(x, float(max))
+        x = np.maximum(x, number("clip", "min", min))
+    return x if max is None else np.minimum(x, number("clip", "max", max))
 
 
 def _clip_x(F: Any, g: Any, x: Any, min: float | None, max: float | None) -> Any:

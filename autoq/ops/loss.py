@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from autoq.errors import ArgumentError, DTypeError, IndexingError, ShapeError
-from autoq.ops.axes import Shape
+from autoq.ops.axes import Shape, number
 from autoq.ops.samples import Case, moved
 from autoq.ops.softmax import peak
 from autoq.tape.op import Op, register
@@ -145,7 +145,7 @@ def _checked_labels(logits: Any, labels: Any, label_smoothing: float) -> Any:
             "Put the classes on the last axis, and give one label a row.",
         )
     _check_classes(labels, logits.shape[-1])
-    if not 0.0 <= label_smoothing <= 1.0:
+    if not 0.0 <= number("cross_entropy", "label_smoothing", label_smoothing) <= 1.0:
         raise ArgumentError(f"cross_entropy: label_smoothing={label_smoothing}.", "0 to 1.", "Pass a share.")
     return labels
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, ClassVar
 
 import numpy as np
@@ -105,6 +105,12 @@ class Optimizer:
         Raises:
             StateError: Naming what is missing, unknown or misshapen; the optimizer is left as it was.
         """
+        if not isinstance(state, Mapping):
+            raise StateError(
+                f"{type(self).__name__}.load_state_dict of a {type(state).__name__}.",
+                "a dict of arrays by name",
+                "Pass what state_dict() or aq.io.load returned; this one is unchanged.",
+            )
         arrays = {key: np.asarray(value) for key, value in state.items()}
         faults = self._faults(arrays)
         for key, array in arrays.items():
@@ -176,6 +182,12 @@ _RANGES: dict[str, tuple[str, Any]] = {
 def _listed(parameters: Any) -> list[Any]:
     """A list of parameters, from one or from a module."""
     own = getattr(parameters, "parameters", None)
+    if own is None and not isinstance(parameters, Iterable):
+        raise DTypeError(
+            f"an optimizer of a {type(parameters).__name__}.",
+            "parameters, a module, or groups",
+            "Pass model.parameters().",
+        )
     return list(parameters if own is None else own())
 
 

@@ -7,13 +7,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from autoq.context import Context, current
-from autoq.errors import DTypeError, GradientError, ShapeError
+from autoq.errors import AutoqError, DTypeError, GradientError, ShapeError
 from autoq.schemes import QuantScheme
 from autoq.storage import QTensor
 from autoq.storage.tiles import map_tiles
 from autoq.tape.node import Node, compute_dtype
 from autoq.tape.op import REGISTRY, Op
 from autoq.tape.plan import Plan, make_plan
+from autoq.tape.refusal import REFUSALS, check_given, refusal
 from autoq.types import INHIBIT, PROPAGATE, TensorType, as_dtype, bool_, float32, float64
 
 if TYPE_CHECKING:
@@ -56,13 +57,20 @@ def run(op: Op, operands: tuple[Any, ...], static: dict[str, Any], out_dtype: An
         static = {**op.defaults, **static}
     for x in operands:
         if not isinstance(x, _Tensor):
-            operands = _as_operands(operands)
+            operands = _as_operands(op, operands)
             break
-    return _RUN[op.kind](op, operands, static, None if out_dtype is None else as_dtype(out_dtype))
+    try:
+        return _RUN[op.kind](op, operands, static, None if out_dtype is None else as_dtype(out_dtype))
+    except AutoqError:
+        raise
+    except REFUSALS as error:
+        raise refusal(op, operands, static, error) from error
 
 
-def _as_operands(operands: tuple[Any, ...]) -> tuple[Any, ...]:
-    """Tensors, numbers and None; at least one tensor."""
+def _as_operands(op: Op, operands: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Tensors, numbers and None, at least one tensor; of a sequence of operands tensors alone."""
+    if op.variadic:
+        return tuple([x if isinstance(x, _Tensor) else _make_tensor(x) for x in operands])
     inputs = [as_operand(x) for x in operands]
     if inputs and not any(isinstance(x, _Tensor) for x in inputs):
         inputs[0] = _make_tensor(inputs[0])
@@ -86,9 +94,9 @@ def _native(op: Op, a: Any, b: Any, x: Any, y: Any, out_type: TensorType) -> Ten
     """An element-wise op on operands of one native type: nothing to resolve, decode or encode."""
     try:
         value = op.forward(x, y)
-    except ValueError:
+    except REFUSALS as error:
         _check_broadcast(op, [x, y])
-        raise
+        raise refusal(op, (a, b), _NO_STATICS, error) from error
     if value.__class__ is not np.ndarray:
         value = np.asarray(value)
     node = None
@@ -255,11 +263,20 @@ def _reduced_last(x: Any, static: dict[str, Any]) -> bool:
 
 def _run_index(op: Op, operands: tuple[Any, ...], static: dict[str, Any], out_dtype: Any) -> Tensor:
     dtypes = [x._type.dtype for x in operands if isinstance(x, _Tensor)]
+    for x in operands:
+        if x is None:
+            check_given(op, operands)
     floats = [d for d in dtypes if isinstance(d, QuantScheme) or d.kind not in "biu"]
     arrays = [
         decoded(x, compute_dtype(floats)) if _is_float(x) else getattr(x, "_value", x) for x in operands
     ]
     value = _forward(op, arrays, static)
+    if isinstance(out_dtype, QuantScheme):
+        raise DTypeError(
+            f"{op.name}: out_dtype={out_dtype.name}.",
+            "bool, integer and float dtypes",
+            "Indices and truth values have no scale to be quantized by; cast them to a float first.",
+        )
     if out_dtype is not None:
         value = value.astype(out_dtype, copy=False)
     return _AutodiffTensor(value, TensorType(value.dtype))
@@ -270,6 +287,8 @@ def _is_float(x: Any) -> bool:
 
 
 def _run_layout(op: Op, operands: tuple[Any, ...], static: dict[str, Any], out_dtype: Any) -> Tensor:
+    if not operands:
+        raise ShapeError(f"{op.name} of no tensors.", "at least one", "Skip the call for an empty list.")
     first = operands[0]
     if op.variadic and any(x._type is not first._type or _two_storages(x, first) for x in operands[1:]):
         return _run_float(op, operands, static, out_dtype)

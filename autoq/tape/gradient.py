@@ -12,6 +12,7 @@ from autoq.errors import GradientError, ShapeError
 from autoq.tape.apply import apply, decoded
 from autoq.tape.namespace import RAW, RECORDED
 from autoq.tape.node import LEAF, Node
+from autoq.tape.stored import real_array
 from autoq.tape.tensor import AutodiffTensor, Tensor
 from autoq.types import TensorType, float32, float64
 
@@ -74,10 +75,14 @@ def seed(tensor: Tensor, gradient: Any, create_graph: bool) -> Any:
         gradient = np.ones(tensor.shape, dtype)
     g: Any
     if create_graph:
-        g = gradient if isinstance(gradient, Tensor) else tensor_of(np.array(gradient, dtype))
+        g = gradient
+        if not isinstance(g, Tensor):
+            g = tensor_of(np.array(real_array(gradient, "the gradient"), dtype))
         g = g.dequantize() if g._type.is_quantized else g
     else:
-        g = np.array(decoded(gradient, dtype) if isinstance(gradient, Tensor) else gradient, dtype)
+        if gradient.__class__ is not np.ndarray or gradient.dtype is not dtype:
+            gradient = real_array(gradient, "the gradient")
+        g = np.array(gradient, dtype)
     if g.shape != tensor.shape:
         raise ShapeError(
             f"a gradient of shape {g.shape} for a tensor of shape {tensor.shape}.",
@@ -276,15 +281,31 @@ def unbroadcast_recorded(g: Tensor, shape: tuple[int, ...]) -> Tensor:
 def _add_to_grad(leaf: Tensor, g: Any) -> None:
     """Accumulate into ``leaf.grad``, in the leaf's own float dtype."""
     dtype = leaf._type.gradient
+    previous: Any = leaf.grad
+    if previous is not None and (previous.__class__ is not AutodiffTensor or previous.shape != leaf.shape):
+        previous = _set_by_hand(leaf)
     if isinstance(g, Tensor):
         new = (g if g._type.dtype == dtype else g.astype(dtype)).propagate()
-        leaf.grad = new if leaf.grad is None else apply("add", leaf.grad, new)
+        leaf.grad = new if previous is None else apply("add", previous, new)
         return
-    if leaf.grad is not None:
-        g = np.add(leaf.grad._value, g, dtype=float64 if dtype == float64 else float32)
+    if previous is not None:
+        g = np.add(previous._value, g, dtype=float64 if dtype == float64 else float32)
     elif not g.flags.owndata or not g.flags.writeable:
         g = g.copy()
     leaf.grad = tensor_of(np.asarray(g, dtype))
+
+
+def _set_by_hand(leaf: Tensor) -> Tensor:
+    """A ``.grad`` that a user set, as a dense tensor of the leaf's shape."""
+    shape = getattr(leaf.grad, "shape", None)
+    if shape == leaf.shape:
+        return tensor_of(np.array(real_array(leaf.grad, ".grad"), leaf._type.gradient))
+    given = repr(leaf.grad) if shape is None else f"of shape {shape}"
+    raise ShapeError(
+        f".grad is {given}, the tensor is of shape {leaf.shape}.",
+        "None, or a tensor of the shape of the one it belongs to",
+        "Set .grad = None before backward.",
+    )
 
 
 def tensor_of(array: np.ndarray) -> AutodiffTensor:

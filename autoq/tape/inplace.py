@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-
 from autoq.context import current
-from autoq.errors import DTypeError, GradientError, ShapeError
+from autoq.errors import DTypeError, GradientError, IndexingError, ShapeError
+from autoq.schemes import QuantScheme
 from autoq.storage import QTensor
 from autoq.tape.apply import apply, plain
 from autoq.tape.methods import Methods
-from autoq.tape.stored import stored
+from autoq.tape.stored import real_array, stored
 from autoq.types import TensorType, dtype_name
 
 
@@ -33,7 +32,7 @@ class InPlace(Methods):
             ShapeError: Data of another shape.
         """
         _check_mutable(self, "assign")
-        value = stored(data, self._type.dtype)
+        value = stored(_fitting("assign", data, self), self._type.dtype)
         shape = self._value.shape
         if value.shape != shape:
             raise ShapeError(
@@ -50,9 +49,17 @@ class InPlace(Methods):
                 "dense tensors",
                 "Change decoded values and encode again: d = x.dequantize(); d[...] = v; d.quantize(...).",
             )
+        values = _fitting("x[...] = v", real_array(data, "the value"), self).astype(self._value.dtype)
         if not self._value.flags.writeable:
             self._value = self._value.copy()
-        self._value[plain(index)] = np.asarray(data)
+        try:
+            self._value[plain(index)] = values
+        except (IndexError, TypeError, ValueError) as error:
+            raise (ShapeError if isinstance(error, ValueError) else IndexingError)(
+                f"x[{index!r}] = v of shape {values.shape}, x is {self._value.shape}: {error}.",
+                "integers within their axis, slices, arrays of integers or bools; values that broadcast",
+                "Check the index and the value against x[index].shape.",
+            ) from None
         self._version[0] += 1
 
     def __iadd__(self, other: Any) -> Any:
@@ -71,6 +78,8 @@ class InPlace(Methods):
 def _updated(x: Any, op: str, other: Any) -> Any:
     """``x op= other`` on an untracked tensor, in its own dtype (S12)."""
     _check_mutable(x, f"in-place {op}")
+    if not x._type.is_float and (op == "div" or not isinstance(other, int | bool)):
+        _fitting(f"in-place {op}", apply(op, x.detach(), other), x)
     result = apply(op, x.detach(), other, out_dtype=x._type.dtype)
     if result.shape != x.shape:
         raise ShapeError(
@@ -84,6 +93,23 @@ def _updated(x: Any, op: str, other: Any) -> Any:
         x._value[...] = result._value
     x._version[0] += 1
     return x
+
+
+# The kinds of values that tensors of a kind take without loss of their meaning.
+_HELD = {"b": "b", "i": "biu", "u": "biu"}
+
+
+def _fitting(what: str, data: Any, target: Any) -> Any:
+    """The data, unless they are floats for a tensor of integers or bools, which would be cut off."""
+    dtype = data.dtype if hasattr(data, "dtype") else real_array(data, "the value").dtype
+    own = target._type.dtype
+    if not target._type.is_float and (isinstance(dtype, QuantScheme) or dtype.kind not in _HELD[own.kind]):
+        raise DTypeError(
+            f"{what}: {dtype_name(dtype)} values for a tensor of {dtype_name(own)}.",
+            "integers for integers, bools for bools",
+            "Cast the tensor with .astype first, or the values if they are to be cut off.",
+        )
+    return data
 
 
 def _check_mutable(x: Any, what: str) -> None:

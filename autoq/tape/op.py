@@ -77,6 +77,7 @@ class Op:
     doc: str = ""
     statics: tuple[str, ...] = field(default=(), init=False)
     defaults: Mapping[str, Any] = field(default_factory=dict, init=False)
+    optional: frozenset[str] = field(default=frozenset(), init=False)
     rules: tuple[Rule | None, ...] = field(default=(), init=False)
     reads: dict[int, frozenset[int]] = field(default_factory=dict, init=False)
 
@@ -89,6 +90,7 @@ class Op:
         object.__setattr__(self, "operands", operands)
         object.__setattr__(self, "statics", statics)
         object.__setattr__(self, "defaults", _defaults(self))
+        object.__setattr__(self, "optional", _optional(self))
         object.__setattr__(self, "rules", _rules(self))
 
     @property
@@ -142,6 +144,14 @@ def _defaults(op: Op) -> dict[str, Any]:
     return {
         n: parameters[n].default for n in op.statics if parameters[n].default is not inspect.Parameter.empty
     }
+
+
+def _optional(op: Op) -> frozenset[str]:
+    """The operands that may be None."""
+    if isinstance(op.forward, np.ufunc):
+        return frozenset()
+    parameters = inspect.signature(op.forward).parameters
+    return frozenset(n for n in op.operands if n in parameters and parameters[n].default is None)
 
 
 def _rules(op: Op) -> tuple[Rule | None, ...]:

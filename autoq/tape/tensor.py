@@ -157,6 +157,9 @@ class Tensor(InPlace):
         text = np.array2string(self._value, separator=" ", prefix="tensor(")
         return f"tensor({text}, {dtype_name(self.dtype)}{_marks(self)})"
 
+    def __format__(self, spec: str) -> str:
+        return format(self.item(), spec) if spec else repr(self)
+
     def __reduce__(self) -> tuple[Any, ...]:
         if type(self._node) is Node:
             raise GradientError(
