@@ -53,7 +53,7 @@ class Tensor(InPlace):
 
     @property
     def value(self) -> Any:
-        """What is stored: a NumPy array, or a QTensor."""
+        """The stored value, a NumPy array or a QTensor."""
         return self._value
 
     @property
@@ -88,7 +88,7 @@ class Tensor(InPlace):
 
     @property
     def device(self) -> str:
-        """Where the values are: ``"cpu"``."""
+        """The device that holds the values, ``"cpu"``."""
         return "cpu"
 
     @property
