@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from autoq.errors import ArgumentError
 from autoq.ops import special
 from autoq.ops.axes import number
 from autoq.ops.docs import documented
@@ -82,8 +83,24 @@ def clip(x: Any, *, min: float | None = None, max: float | None = None) -> Any:
     if min is None and max is None:
         return np.array(x)  # not x itself, which may be changed in place
     if min is not None:
-        x = np.maximum(x, number("clip", "min", min))
-    return x if max is None else np.minimum(x, number("clip", "max", max))
+        x = np.maximum(x, _bound(x, "min", min))
+    return x if max is None else np.minimum(x, _bound(x, "max", max))
+
+
+def _bound(x: Any, name: str, value: Any) -> float | int:
+    """A bound of clip: for integers a whole number inside their range."""
+    bound = number("clip", name, value)
+    if x.dtype.kind not in "biu":
+        return bound
+    if x.dtype.kind == "b" or not (bound.is_integer() or math.isinf(bound)):
+        raise ArgumentError(
+            f"clip: {name}={value!r} of {x.dtype.name} values.",
+            "integers with whole bounds, floats",
+            "Cast the values with .astype(aq.float32) first.",
+        )
+    limits = np.iinfo(x.dtype)
+    whole = value if isinstance(value, int) else int(max(-(2.0**64), min(2.0**64, bound)))
+    return max(limits.min, min(limits.max, whole))
 
 
 def _clip_x(F: Any, g: Any, x: Any, min: float | None, max: float | None) -> Any:

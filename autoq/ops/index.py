@@ -94,6 +94,8 @@ def take(x: Any, *, indices: Any, axis: int = 0) -> Any:
     places = np.asarray(indices)
     if places.size and places.dtype.kind not in "iu":  # NumPy cuts 0.5 to 0 and takes True for 1
         raise _outside("take", places, axis, np.shape(x))
+    if not x.size and places.size and not -x.shape[axis] <= places.min() <= places.max() < x.shape[axis]:
+        raise _outside("take", places, axis, x.shape)  # of empty arrays NumPy checks no index
     try:
         return np.take(x, places if places.size else places.astype(np.int64), axis=axis)
     except (IndexError, TypeError, ValueError):
@@ -123,7 +125,7 @@ def scatter_add(x: Any, *, indices: Any, axis: int, shape: Shape) -> Any:
     if x.shape != expected:
         raise _misfit("scatter_add", x, expected)
     before, extent, after = math.prod(shape[:axis]), shape[axis], math.prod(shape[axis + 1 :])
-    rows = np.asarray(indices).reshape(-1)
+    rows = np.asarray(indices).reshape(-1).astype(np.int64)  # no indices at all are floats to NumPy
     if rows.size and not -extent <= rows.min() <= rows.max() < extent:
         raise _outside("scatter_add", indices, axis, shape)
     # One flat index array keeps to the fast path of np.add.at.

@@ -94,14 +94,12 @@ def stack(arrays: Sequence[Any], *, axis: int = 0) -> Any:
 def _joined(
     name: str, join: Callable[..., Any], arrays: Sequence[Any], axis: int, rule: str, extra: int
 ) -> Any:
-    if axis is None:  # NumPy joins the flattened arrays
+    if arrays:  # for None NumPy would join the flattened arrays
         check_axis(name, axis, np.shape(arrays[0]) + (1,) * extra)
     try:
         return join(arrays, axis=axis)
     except (ValueError, TypeError, OverflowError):
         shapes = [np.shape(array) for array in arrays]
-        if shapes and shapes[0] + (1,) * extra:
-            check_axis(name, axis, shapes[0] + (1,) * extra)
         raise ShapeError(
             f"{name}: shapes {', '.join(map(str, shapes)) or 'of no arrays'}, axis={axis}.",
             f"one array or more, of at least one axis, shapes {rule}.",

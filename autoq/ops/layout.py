@@ -86,6 +86,8 @@ def transpose(x: Any, *, axes: Shape | None = None) -> Any:
 
 def _permuted(name: str, x: Any, axes: Shape) -> Any:
     try:
+        if axes is None:  # NumPy reverses them
+            raise TypeError
         return np.transpose(x, axes)
     except (ValueError, TypeError):
         raise ShapeError(

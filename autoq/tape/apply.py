@@ -115,7 +115,9 @@ def as_operand(x: Any) -> Any:
     if x is None or type(x) in (float, int, bool):
         return x
     if isinstance(x, np.generic):
-        return x.item() if not isinstance(x, np.complexfloating) else _no_complex(x)
+        if isinstance(x, np.complexfloating):
+            return _no_complex(x)
+        return x.item() if isinstance(x, np.number | np.bool_) else _make_tensor(x)
     return _make_tensor(x)
 
 
@@ -144,6 +146,12 @@ def decoded(x: Any, dtype: np.dtype[Any]) -> Any:
     if value.__class__ is QTensor:
         return value.dequantize(dtype)
     return value if value.dtype == bool_ else value.astype(dtype, copy=False)
+
+
+def floats(x: Any, dtype: np.dtype[Any]) -> Any:
+    """``decoded`` for ops that compute in floats alone, of which NumPy would take bools in float16."""
+    value = decoded(x, dtype)
+    return value.astype(dtype) if value.__class__ is np.ndarray and value.dtype is bool_ else value
 
 
 def encoded(value: np.ndarray, out_type: TensorType, reduced_last: bool = False) -> tuple[Any, TensorType]:
@@ -179,8 +187,9 @@ def _run_float(op: Op, operands: tuple[Any, ...], static: dict[str, Any], out_dt
     if packed and op.elementwise and _worth_tiling(operands):
         value, out_type = _tiled(op, operands, static, out_type, compute)
     else:
-        work = float64 if context.exact and op.accumulates else compute
-        arrays = [decoded(x, work) for x in operands]
+        work = float64 if context.exact and op.accumulates and compute is float32 else compute
+        read = decoded if op.integers else floats
+        arrays = [read(x, work) for x in operands]
         try:
             value = _forward(op, arrays, static, work)
         except ShapeError as error:
