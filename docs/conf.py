@@ -11,10 +11,12 @@ sys.path.insert(0, str(DOCS))
 
 import generate  # noqa: E402
 
+import autoq  # noqa: E402
+
 project = "autoq"
 author = "The autoq maintainers"
 copyright = f"2025, {author}"
-release = "0.1.0"
+release = autoq.__version__
 
 extensions = ["myst_nb", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "sphinx.ext.viewcode"]
 exclude_patterns = ["_build", "conf.py", "conftest.py", "generate.py", "generated/formats_table.md"]

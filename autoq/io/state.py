@@ -52,7 +52,9 @@ def save(path: Path_, state: Mapping[str, Any], metadata: Mapping[str, Any] | No
     """
     if not isinstance(state, Mapping):
         raise DTypeError(
-            f"save: a {type(state).__name__} as the state.", "a dict of arrays by name", "Pass state_dict()."
+            f"save: a {type(state).__name__} as the state.",
+            "a dict of arrays by name",
+            "Call save(path, model.state_dict()).",
         )
     arrays: dict[str, np.ndarray] = {}
     records: dict[str, Any] = {}

@@ -138,9 +138,14 @@ class Sequential(ModuleList):
 
 def _checked(container: Module, name: str, module: Any) -> Module:
     if not isinstance(module, Module):
+        called = "Pass a module, for example nn.ReLU() with its parentheses."
         raise ArgumentError(
-            f"{type(container).__name__}: item {name!r} is a {type(module).__name__}.",
+            f"{type(container).__name__}: item {name!r} is {_kind(module)}.",
             "instances of nn.Module",
-            "Pass a module, for example nn.ReLU() with its parentheses.",
+            "Unpack it with a star: *modules." if isinstance(module, (list, tuple)) else called,
         )
     return module
+
+
+def _kind(value: Any) -> str:
+    return f"the class {value.__name__}" if isinstance(value, type) else f"a {type(value).__name__}"
