@@ -53,7 +53,7 @@ def _integer_plan(op: Op, operands: tuple[Any, ...], out_dtype: Any) -> tuple[Te
     """No float among the operands: what NumPy returns for an integer op, else float32 (S5)."""
     floating = out_dtype is not None and (isinstance(out_dtype, QuantScheme) or out_dtype.kind not in "biu")
     if floating or not op.integers or any(type(x) is float for x in operands):
-        return TensorType(out_dtype or float32), float64 if out_dtype == float64 else float32
+        return TensorType(out_dtype or float32), float64 if out_dtype is float64 else float32
     # Numbers count by their class alone: the plan is kept for others of the same class.
     inputs = [x._type.dtype if hasattr(x, "_type") else type(x)() for x in operands if x is not None]
     result = np.result_type(*inputs)
