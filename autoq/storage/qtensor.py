@@ -9,6 +9,7 @@ import numpy as np
 
 from ..errors import DTypeError, ShapeError
 from ..schemes import QuantScheme
+from ..schemes import scheme as find_scheme
 from . import convert
 from .inputs import FLOAT32
 from .interop import Interop
@@ -86,8 +87,19 @@ class QTensor(LayoutMethods, Interop):
         return q
 
     @classmethod
-    def quantize(cls, array: Array, scheme: QuantScheme, scales: Any = None, draw: Any = None) -> QTensor:
-        """Encode an array; arguments and errors of :func:`autoq.storage.convert.quantize`."""
+    def quantize(
+        cls, array: Array, scheme: QuantScheme | str, scales: Any = None, draw: Any = None
+    ) -> QTensor:
+        """Encode an array; arguments and errors of :func:`autoq.storage.convert.quantize`.
+
+        The scheme may be given by its name; of an unknown one the nearest is named.
+
+        Example:
+            >>> QTensor.quantize([[1.0, 2.0, 3.0]], "mxfp4")
+            QTensor(mxfp4, shape=(1, 3), 5 bytes)
+        """
+        if type(scheme) is not QuantScheme:
+            scheme = find_scheme(scheme)
         packed = convert.quantize(array, scheme, scales=scales, draw=draw)
         shape = array.shape if isinstance(array, np.ndarray) else np.shape(array)
         return QTensor.make(*packed, scheme, shape)
