@@ -1,4 +1,4 @@
-"""Values that were silently wrong: bools and integers that wrapped, Python floats that lost half their bits."""
+"""Values that were silently wrong: bools and integers that wrapped, Python floats cut to float32."""
 
 import numpy as np
 import pytest
