@@ -13,6 +13,7 @@ from autoq.nn.containers import ModuleDict as ModuleDict
 from autoq.nn.containers import ModuleList as ModuleList
 from autoq.nn.containers import Sequential as Sequential
 from autoq.nn.dropout import Dropout as Dropout
+from autoq.nn.flatten import Flatten as Flatten
 from autoq.nn.linear import Linear as Linear
 from autoq.nn.loss import CrossEntropyLoss as CrossEntropyLoss
 from autoq.nn.loss import MSELoss as MSELoss

@@ -124,7 +124,8 @@ class Optimizer:
             )
         for index, group in enumerate(self.groups):
             for key in group.keys() - {"params"}:
-                group[key] = arrays[f"group.{index}.{key}"].tolist()
+                value = arrays[f"group.{index}.{key}"].tolist()
+                group[key] = tuple(value) if isinstance(value, list) else value
         for index, slot in enumerate(self._flat()):
             slot.steps = int(arrays[f"state.{index}.steps"])
             names = [name for name in self.state_names if f"state.{index}.{name}" in arrays]
@@ -167,7 +168,7 @@ def check_option(owner: str, name: str, value: Any) -> None:
     except (TypeError, ValueError):
         fine = False
     if not fine:
-        raise ArgumentError(f"{owner}: {name}={value!r}.", allowed, f"Pass a {name} in this range.")
+        raise ArgumentError(f"{owner}: {name}={value!r}.", allowed, f"Pass {name} in this range.")
 
 
 _RANGES: dict[str, tuple[str, Any]] = {
