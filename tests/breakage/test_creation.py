@@ -23,6 +23,10 @@ REFUSED = {
     "linspace from a name": (AutoqError, lambda: aq.linspace("a", 1, 3)),
     "eye of -1": (ShapeError, lambda: aq.eye(-1)),
     "eye of 2.5": (ShapeError, lambda: aq.eye(2.5)),
+    "uniform numbers of a shape of strings": (ShapeError, lambda: aq.Generator(0).uniform("a")),
+    "normal numbers of a deviation of strings": (ArgumentError, lambda: aq.Generator(0).normal((3,), 0, "a")),
+    "a permutation of 2.5": (ShapeError, lambda: aq.Generator(0).permutation(2.5)),
+    "a permutation of -1": (ShapeError, lambda: aq.Generator(0).permutation(-1)),
     "zeros like None": (AutoqError, lambda: aq.zeros_like(None)),
     "zeros like a name": (AutoqError, lambda: aq.zeros_like("a")),
 }
