@@ -28,8 +28,9 @@ def refusal(op: Any, operands: tuple[Any, ...], static: Mapping[str, Any], error
         kind = IndexingError if isinstance(error, IndexError) else ArgumentError
     given = [*zip(op.operands, operands, strict=False)] if not op.variadic else [("operands", operands)]
     listed = ", ".join(f"{name}={_spelled(value)}" for name, value in (*given, *static.items()))
+    told = str(error).replace(f"{getattr(op.forward, '__name__', '')}()", f"{op.name}()").rstrip(".")
     return kind(
-        f"{op.name}: {str(error).rstrip('.')}. Called with {listed}.",
+        f"{op.name}: {told}. Called with {listed}.",
         "operands and arguments of the kinds and in the ranges that its documentation lists",
         f"Correct the argument; help(aq.{op.name}) describes each.",
     )
