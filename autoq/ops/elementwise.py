@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from autoq.errors import ArgumentError
+from autoq.errors import ArgumentError, DTypeError
 from autoq.ops import special
 from autoq.ops.axes import number
 from autoq.ops.docs import documented
@@ -117,11 +117,20 @@ def where(condition: Any, a: Any, b: Any) -> Any:
         a: Any shape that broadcasts with the others.
         b: Any shape that broadcasts with the others.
 
+    Raises:
+        DTypeError: A condition of numbers, which would vote on the dtype of the result.
+
     Example:
         >>> import autoq as aq
         >>> aq.where([True, False], [1.0, 2.0], 0.0)
         tensor([1. 0.], float32)
     """
+    if np.asarray(condition).dtype != np.bool_:
+        raise DTypeError(
+            f"where: the condition holds {np.asarray(condition).dtype} values.",
+            "bools",
+            "Compare first: aq.where(x != 0, a, b).",
+        )
     return np.where(condition, a, b)
 
 

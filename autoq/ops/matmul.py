@@ -31,7 +31,7 @@ def matmul(a: Any, b: Any) -> Any:
         tensor([3. 7.], float32)
     """
     try:
-        return np.matmul(a, b)
+        return np.matmul(a, b, dtype=np.int64 if a.dtype.kind == b.dtype.kind == "b" else None)
     except ValueError:
         raise _mismatch(np.shape(a), np.shape(b)) from None
 

@@ -145,7 +145,7 @@ def decoded(x: Any, dtype: np.dtype[Any]) -> Any:
         return value
     if value.__class__ is QTensor:
         return value.dequantize(dtype)
-    return value if value.dtype == bool_ and dtype.kind == "f" else value.astype(dtype, copy=False)
+    return value if value.dtype == bool_ else value.astype(dtype, copy=False)
 
 
 def floats(x: Any, dtype: np.dtype[Any]) -> Any:

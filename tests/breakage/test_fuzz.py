@@ -82,7 +82,7 @@ def _getitem(a: Arguments) -> Any:
 
 def _other(a: Arguments) -> Any:
     x = a.operand()
-    shape = np.shape(x) if isinstance(x, aq.Tensor | np.ndarray) else ()
+    shape = x.shape if isinstance(x, aq.Tensor | np.ndarray) else ()
     y, axis, size = a.operand(shape), a.axis(len(shape)), int(np.prod(shape))
     new = a.one(((-1,), (1, size), (2, -1), (-1, 16), (3, 5), (-2,), None, "a", (2.0,), [size], size))
     bytes_, axes = np.zeros((2, 2), np.uint8), tuple(range(len(shape)))[::-1]

@@ -17,6 +17,8 @@ REFUSED = {
     "None compared": (DTypeError, lambda: X < None),
     "None equal": (DTypeError, lambda: aq.equal(X, None)),
     "None as a condition": (DTypeError, lambda: aq.where(None, X, X)),
+    "numbers as a condition": (DTypeError, lambda: aq.where(X, X, X)),
+    "integers as a condition": (DTypeError, lambda: aq.where(INTEGERS, INTEGERS, 0)),
     "None as a weight": (DTypeError, lambda: aq.linear(X, None)),
     "None in a list": (DTypeError, lambda: aq.concat([X, None])),
     "None as a list": (DTypeError, lambda: aq.concat(None)),
