@@ -56,6 +56,7 @@ for _name, _scheme in _schemes.CATALOG.items():
     globals()[_name] = _scheme
 for _name, _function in _ops.public().items():
     globals().setdefault(_name, _function)
+__version__ = "0.1.0"
 _PACKAGES = ("data", "io", "nn", "optim", "testing", "viz")
 
 

@@ -7,6 +7,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from autoq import __version__
 from autoq.cli.formats import formats_table
 from autoq.errors import AutoqError
 
@@ -31,6 +32,7 @@ def parser() -> argparse.ArgumentParser:
     top = argparse.ArgumentParser(
         prog="python -m autoq", description="Autodiff around packed quantized tensors."
     )
+    top.add_argument("--version", action="version", version=f"autoq {__version__}")
     commands = top.add_subparsers(metavar="COMMAND", required=True)
     formats = commands.add_parser("formats", help="list every named scheme and its numbers")
     formats.set_defaults(run=lambda options: print(formats_table()))
@@ -46,16 +48,32 @@ an MXFP8 signal with NVFP4 weights, and an int8 signal with int4 weights."""
 
 
 def _add_digits(command: argparse.ArgumentParser) -> None:
-    command.add_argument("--signal", metavar="NAME", help="scheme of the activations, or float32")
+    command.add_argument(
+        "--signal",
+        metavar="NAME",
+        help="scheme of the activations, or float32 (python -m autoq formats lists them)",
+    )
     command.add_argument("--weights", metavar="NAME", help="scheme of the weights, or float32")
     command.add_argument(
-        "--seed", type=int, default=0, help="of the split, the weights and the batches (%(default)s)"
+        "--seed",
+        type=int,
+        default=0,
+        metavar="N",
+        help="of the split, the weights and the batches (%(default)s)",
     )
-    command.add_argument("--epochs", type=int, default=40, help="passes over the training set (%(default)s)")
-    command.add_argument("--batch-size", type=int, default=64, metavar="N", help="rows a step (%(default)s)")
-    command.add_argument("--lr", type=float, default=3e-3, help="learning rate at the start (%(default)s)")
     command.add_argument(
-        "--out", type=Path, default=Path("runs/digits"), help="folder of the pictures (%(default)s)"
+        "--epochs", type=int, default=40, metavar="N", help="passes over the training set (%(default)s)"
+    )
+    command.add_argument("--batch-size", type=int, default=64, metavar="N", help="rows a step (%(default)s)")
+    command.add_argument(
+        "--lr", type=float, default=3e-3, metavar="RATE", help="learning rate at the start (%(default)s)"
+    )
+    command.add_argument(
+        "--out",
+        type=Path,
+        default=Path("runs/digits"),
+        metavar="FOLDER",
+        help="folder of the pictures (%(default)s)",
     )
     command.set_defaults(run=_run_digits)
 

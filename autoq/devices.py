@@ -26,7 +26,7 @@ def resolve(device: str | None, default: str = "cpu") -> str:
         raise DeviceError(
             f"device {name!r} is not offered.",
             ", ".join(map(repr, DEVICES)),
-            'Leave device out, or pass "cpu".',
+            'Leave device out, or pass "cpu"; for a dtype use astype.',
         )
     return name
 

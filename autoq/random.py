@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from .errors import ArgumentError, StateError
+from .errors import ArgumentError, ShapeError, StateError
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
@@ -186,7 +186,9 @@ class Generator:
             >>> Generator(0).uniform((2, 2), -1, 1).shape
             (2, 2)
         """
-        u = _fractions(self.draw("uniform"), _size(shape), dtype)
+        n = _size("uniform", shape)
+        low, high = _number("uniform", "low", low), _number("uniform", "high", high)
+        u = _fractions(self.draw("uniform"), n, dtype)
         return np.asarray(low + u * (high - low), dtype).reshape(shape)
 
     def normal(
@@ -198,7 +200,8 @@ class Generator:
             >>> bool(abs(Generator(0).normal(10_000).mean()) < 0.05)
             True
         """
-        n = _size(shape)
+        n = _size("normal", shape)
+        mean, std = _number("normal", "mean", mean), _number("normal", "std", std)
         words = random_words(self.draw("normal"), 2 * n).astype(np.float64)
         radius = np.sqrt(-2.0 * np.log((words[:n] + 1.0) * 2.0**-32))
         normal = radius * np.cos(2.0 * np.pi * 2.0**-32 * words[n:])
@@ -211,6 +214,7 @@ class Generator:
             >>> sorted(Generator(0).permutation(5).tolist())
             [0, 1, 2, 3, 4]
         """
+        n = _size("permutation", (n,))
         words = random_words(self.draw("permutation"), 2 * n).astype(np.uint64)
         return np.argsort(words[:n] << _WORD | words[n:], kind="stable")
 
@@ -253,8 +257,24 @@ class Generator:
 drawing: ContextVar[Callable[[Generator, str], Draw] | None] = ContextVar("autoq_drawing", default=None)
 
 
-def _size(shape: int | tuple[int, ...]) -> int:
-    return shape if isinstance(shape, int) else math.prod(shape)
+def _size(owner: str, shape: Any) -> int:
+    """How many values a shape holds; ShapeError unless its lengths are integers from 0."""
+    try:
+        lengths = tuple(map(operator.index, shape if isinstance(shape, tuple | list) else (shape,)))
+    except TypeError:
+        lengths = (-1,)
+    if min(lengths, default=0) < 0:
+        raise ShapeError(
+            f"Generator.{owner}: shape {shape!r}", "integer lengths of at least 0", "Correct the shape."
+        )
+    return math.prod(lengths)
+
+
+def _number(owner: str, name: str, value: Any) -> float:
+    """A finite number; ArgumentError for anything else."""
+    if isinstance(value, int | float | np.number) and math.isfinite(value):
+        return float(value)
+    raise ArgumentError(f"Generator.{owner}: {name}={value!r}", "a finite number", "Pass a number.")
 
 
 def _fractions(draw: Draw, n: int, dtype: Any) -> Array:

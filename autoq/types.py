@@ -11,7 +11,7 @@ import ml_dtypes
 import numpy as np
 
 from autoq.context import current
-from autoq.errors import DTypeError, ResolutionError
+from autoq.errors import ArgumentError, DTypeError, ResolutionError
 from autoq.schemes import QuantScheme, scheme
 
 if TYPE_CHECKING:
@@ -86,6 +86,12 @@ class TensorType:
         dtype = as_dtype(dtype)
         made = cls._made.get((dtype, propagation))
         if made is None:
+            if not isinstance(propagation, Propagation):
+                raise ArgumentError(
+                    f"TensorType: propagation={propagation!r}.",
+                    "Propagation.PROPAGATE, Propagation.INHIBIT",
+                    "Pass one of these.",
+                )
             made = super().__new__(cls)
             quantized = isinstance(dtype, QuantScheme)
             made.dtype, made.propagation = dtype, propagation
@@ -124,6 +130,13 @@ class TensorType:
             >>> combine(signal, TensorType(aq.float16)).dtype
             dtype('float16')
         """
+        odd = [t for t in types if not isinstance(t, TensorType)]
+        if odd:
+            raise DTypeError(
+                f"combine: {odd[0]!r} is no type of a tensor.",
+                "TensorTypes",
+                "Pass tensor.tensor_type, or aq.TensorType(dtype).",
+            )
         return resolve("combine", types, current().resolution)
 
 
@@ -145,12 +158,16 @@ def as_dtype(dtype: Any) -> DType:
         return dtype
     if isinstance(dtype, str) and dtype in _NAMES:
         return _NAMES[dtype]
+    if dtype is None:  # NumPy reads it as float64
+        raise _not_a_dtype("None")
     try:
         found = np.dtype(dtype)
     except TypeError:
         if isinstance(dtype, str):
             return scheme(dtype)
         raise _not_a_dtype(repr(dtype)) from None
+    if not found.isnative:
+        found = found.newbyteorder("=")
     if found in FLOATS or found.kind in "biu":
         return found
     raise _not_a_dtype(found.name)

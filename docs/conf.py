@@ -5,23 +5,27 @@ from __future__ import annotations
 import shutil
 import sys
 from pathlib import Path
+from typing import Any
 
 DOCS = Path(__file__).parent
 sys.path.insert(0, str(DOCS))
 
 import generate  # noqa: E402
 
+import autoq  # noqa: E402
+
 project = "autoq"
 author = "The autoq maintainers"
 copyright = f"2025, {author}"
-release = "0.1.0"
+release = autoq.__version__
 
 extensions = ["myst_nb", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "sphinx.ext.viewcode"]
 SCRIPTS = ["conf.py", "conftest.py", "generate.py", "layout_table.py"]
 exclude_patterns = ["_build", *SCRIPTS, "generated/formats_table.md"]
 html_theme = "furo"
 html_title = "autoq"
-html_static_path: list[str] = []
+html_static_path = ["style"]
+html_css_files = ["width.css"]
 
 myst_enable_extensions = ["colon_fence", "deflist"]
 myst_heading_anchors = 3
@@ -44,6 +48,15 @@ def copy_tutorials() -> None:
     target.mkdir(exist_ok=True)
     for script in sorted((DOCS.parent / "tutorials").glob("*.py")):
         shutil.copy(script, target / script.name)
+
+
+def setup(app: Any) -> None:
+    """Drop the empty line that ends each example: doctest needs it, a reader doesn't."""
+    app.connect("source-read", _without_last_line)
+
+
+def _without_last_line(app: Any, page: str, source: list[str]) -> None:
+    source[0] = source[0].replace("\n\n```\n", "\n```\n")
 
 
 copy_tutorials()

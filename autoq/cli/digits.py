@@ -6,6 +6,7 @@ import argparse
 from collections.abc import Sequence
 from importlib.util import find_spec
 from pathlib import Path
+from tempfile import TemporaryFile
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,7 @@ from autoq.cli.table import text_table
 from autoq.data import Split
 from autoq.data import digits as load_digits
 from autoq.errors import ArgumentError, MissingPackageError
-from autoq.train.digits import FLOAT, STANDARD, Recipe, Result, train
+from autoq.train.digits import FLOAT, STANDARD, WIDTHS, Recipe, Result, train
 from autoq.train.measure import TapeCost, network_errors, tape_cost
 from autoq.viz import loss_curves, quantization_error, weight_histogram
 
@@ -27,10 +28,28 @@ def train_and_report(options: argparse.Namespace) -> None:
     recipes = recipes_of(options)
     make_folder(options.out)
     digits = load_digits(options.seed)
-    results = [train(recipe, digits, bar(recipe.name)) for recipe in recipes]
+    print(headline(digits, recipes[0]))
+    with one_blas_thread():
+        results = [train(recipe, digits, bar(recipe.name)) for recipe in recipes]
     print(report(results, digits))
     for path in draw(results, digits, options.out):
         print(path)
+
+
+def headline(digits: Split, recipe: Recipe) -> str:
+    """What is trained on what, in one line."""
+    widths = "-".join(map(str, WIDTHS))
+    return (
+        f"{len(digits.train_x):,} scanned digits to train on, {len(digits.test_x):,} to test on; "
+        f"layers {widths}, {recipe.epochs} epochs, seed {recipe.seed}"
+    )
+
+
+def one_blas_thread() -> Any:
+    """A context in which NumPy's products use one thread: at these sizes more only wait for each other."""
+    from threadpoolctl import threadpool_limits
+
+    return threadpool_limits(1, user_api="blas")
 
 
 def check_packages() -> None:
@@ -39,7 +58,7 @@ def check_packages() -> None:
     Raises:
         MissingPackageError: If a package of the extra ``train`` is missing.
     """
-    missing = [name for name in ("matplotlib", "sklearn", "tqdm") if find_spec(name) is None]
+    missing = [name for name in ("matplotlib", "sklearn", "threadpoolctl", "tqdm") if find_spec(name) is None]
     if missing:
         raise MissingPackageError(
             f"train digits: {', '.join(missing)} not installed.",
@@ -52,12 +71,20 @@ def make_folder(folder: Path) -> None:
     """Make sure that the folder exists, before time is spent on what goes into it.
 
     Raises:
-        ArgumentError: If the path is a file, or leads through one.
+        ArgumentError: If the path is a file, leads through one, or can't be written.
     """
     try:
         folder.mkdir(parents=True, exist_ok=True)
+        with TemporaryFile(dir=folder):
+            pass
     except (FileExistsError, NotADirectoryError):
         raise ArgumentError(f"--out {folder} is a file.", "a folder", "Pass the path of a folder.") from None
+    except OSError as error:
+        raise ArgumentError(
+            f"--out {folder} can't be written: {error.strerror}.",
+            "a folder that can be made and written",
+            "Pass another folder.",
+        ) from None
 
 
 def recipes_of(options: argparse.Namespace) -> list[Recipe]:

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from autoq.errors import ArgumentError, ShapeError
+from autoq.errors import ArgumentError, DTypeError, ShapeError
 from autoq.random import Generator
 
 
@@ -110,7 +110,7 @@ def split(x: Any, y: Any, fraction: float, rng: Generator | None = None) -> Spli
         (8, 2)
     """
     x, y = _rows("split", x, y)
-    if not 0 < fraction < 1:
+    if not isinstance(fraction, int | float | np.number) or not 0 < fraction < 1:
         raise ArgumentError(
             f"split: fraction={fraction!r}.", "0 < fraction < 1", "Pass the part to test on, as 0.2."
         )
@@ -124,9 +124,25 @@ def split(x: Any, y: Any, fraction: float, rng: Generator | None = None) -> Spli
     return Split(x[train], y[train], x[test], y[test])
 
 
+def _array(owner: str, name: str, data: Any) -> np.ndarray:
+    try:
+        array = np.asarray(data)
+    except ValueError:
+        raise ShapeError(
+            f"{owner}: the rows of {name} have unequal lengths.", "rows of one shape", "Pad or cut the rows."
+        ) from None
+    if array.dtype.kind in "OSUV" and array.dtype.isbuiltin != 2:
+        raise DTypeError(
+            f"{owner}: {name} holds {array.dtype} values.",
+            "numbers",
+            "Encode text and categories as numbers.",
+        )
+    return array
+
+
 def _rows(owner: str, x: Any, y: Any) -> tuple[np.ndarray, np.ndarray | None]:
-    x = np.asarray(x)
-    y = None if y is None else np.asarray(y)
+    x = _array(owner, "x", x)
+    y = None if y is None else _array(owner, "y", y)
     if x.ndim == 0 or len(x) == 0:
         raise ShapeError(
             f"{owner}: a data set with no rows: x has shape {x.shape}.",

@@ -50,12 +50,20 @@ def save(path: Path_, state: Mapping[str, Any], metadata: Mapping[str, Any] | No
         ...     aq.io.load(f"{folder}/state.safetensors")["w"].scheme.name
         'nvfp4'
     """
+    if not isinstance(state, Mapping):
+        raise DTypeError(
+            f"save: a {type(state).__name__} as the state.",
+            "a dict of arrays by name",
+            "Call save(path, model.state_dict()).",
+        )
     arrays: dict[str, np.ndarray] = {}
     records: dict[str, Any] = {}
     for name, value in state.items():
-        if not isinstance(name, str):
+        if not isinstance(name, str) or name == "__metadata__":
             raise ArgumentError(
-                f"save: the name {name!r} is no string.", "names that are strings", "Rename the entry."
+                f"save: the name {name!r}.",
+                "strings, without safetensors' own name '__metadata__'",
+                "Rename the entry.",
             )
         parts, record = _entries(name, value)
         _check_free(parts, arrays)
@@ -115,6 +123,10 @@ def load_into(model: Loadable, path: Path_) -> None:
         >>> bool((a.weight.numpy() == b.weight.numpy()).all())
         True
     """
+    if not hasattr(model, "load_state_dict"):
+        raise DTypeError(
+            f"load_into a {type(model).__name__}.", "a module or an optimizer", "Use aq.io.load for the dict."
+        )
     model.load_state_dict(load(path))
 
 
@@ -143,7 +155,12 @@ def _check_free(new: Mapping[str, Any], taken: Mapping[str, Any]) -> None:
 
 
 def _json(metadata: Mapping[str, Any] | None) -> dict[str, Any]:
-    plain = dict(metadata or {})
+    plain = metadata if metadata is None or isinstance(metadata, Mapping) else None
+    if metadata is not None and plain is None:
+        raise ArgumentError(
+            f"save: metadata={metadata!r}.", "a dict, or None", "Put the value into a dict, by a name."
+        )
+    plain = dict(plain or {})
     try:
         restored: dict[str, Any] = json.loads(json.dumps(plain))
     except (TypeError, ValueError, RecursionError) as error:

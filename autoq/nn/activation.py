@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
+import numpy as np
+
+from autoq.errors import ArgumentError
 from autoq.nn.module import Module
 from autoq.nn.setting import dtype_setting, setting_text
 from autoq.tape.apply import apply
@@ -64,6 +67,8 @@ class LeakyReLU(Activation):
 
     def __init__(self, slope: float = 0.01, *, signal: Any = None) -> None:
         super().__init__(signal=signal)
+        if not isinstance(slope, int | float | np.number):
+            raise ArgumentError(f"LeakyReLU: slope is {slope!r}.", "a number", "Pass the slope below 0.")
         self.slope = slope
 
     def forward(self, x: Any) -> Any:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
+import numpy as np
+
 from autoq.errors import ArgumentError, IndexingError
 from autoq.nn.module import Module
 
@@ -26,6 +28,10 @@ class ModuleList(Module):
     """
 
     def __init__(self, modules: Iterable[Module] = ()) -> None:
+        if not isinstance(modules, Iterable):
+            raise ArgumentError(
+                f"{type(self).__name__} of a {type(modules).__name__}.", "a list of modules", "Pass a list."
+            )
         for module in modules:
             self.append(module)
 
@@ -42,6 +48,12 @@ class ModuleList(Module):
 
     def __getitem__(self, index: int) -> Module:
         modules = list(self)
+        if not isinstance(index, int | np.integer):
+            raise IndexingError(
+                f"{type(self).__name__}: index {index!r}.",
+                "integers",
+                "Take a slice of list(modules), and build a container of it.",
+            )
         if not -len(modules) <= index < len(modules):
             raise IndexingError(
                 f"{type(self).__name__}: index {index} of {len(modules)} modules.",
@@ -68,14 +80,18 @@ class ModuleDict(Module):
     """
 
     def __init__(self, modules: Mapping[str, Module] | None = None) -> None:
+        if not isinstance(modules, Mapping | None):
+            raise ArgumentError(
+                f"{type(self).__name__} of a {type(modules).__name__}.", "modules by name", "Pass a dict."
+            )
         for name, module in (modules or {}).items():
             self[name] = module
 
     def __setitem__(self, name: str, module: Module) -> None:
-        if hasattr(type(self), name) or "." in name:
+        if not isinstance(name, str) or hasattr(type(self), name) or "." in name:
             raise ArgumentError(
                 f"{type(self).__name__}: a module can't be named {name!r}.",
-                "names without a dot that Module does not use itself",
+                "strings without a dot that Module does not use itself",
                 "Choose another name.",
             )
         setattr(self, name, _checked(self, name, module))
@@ -122,9 +138,14 @@ class Sequential(ModuleList):
 
 def _checked(container: Module, name: str, module: Any) -> Module:
     if not isinstance(module, Module):
+        called = "Pass a module, for example nn.ReLU() with its parentheses."
         raise ArgumentError(
-            f"{type(container).__name__}: item {name!r} is a {type(module).__name__}.",
+            f"{type(container).__name__}: item {name!r} is {_kind(module)}.",
             "instances of nn.Module",
-            "Pass a module, for example nn.ReLU() with its parentheses.",
+            "Unpack it with a star: *modules." if isinstance(module, (list, tuple)) else called,
         )
     return module
+
+
+def _kind(value: Any) -> str:
+    return f"the class {value.__name__}" if isinstance(value, type) else f"a {type(value).__name__}"

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from autoq.errors import ArgumentError
 from autoq.nn.init import checked_generator
 from autoq.nn.module import Module
@@ -33,7 +35,7 @@ class Dropout(Module):
     """
 
     def __init__(self, rate: float = 0.5, rng: Generator | None = None) -> None:
-        if not 0 <= rate < 1:
+        if not isinstance(rate, int | float | np.number) or not 0 <= rate < 1:
             raise ArgumentError(
                 f"Dropout: rate is {rate!r}.", "0 <= rate < 1", "Pass the probability of a zero."
             )

@@ -7,8 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from autoq.errors import ArgumentError, ShapeError
+from autoq.errors import ArgumentError, DTypeError, ShapeError
 from autoq.random import Generator
+from autoq.schemes import QuantScheme
+from autoq.types import FLOATS, as_dtype, dtype_name
 
 GAINS = {
     "linear": 1.0,
@@ -26,7 +28,7 @@ def zeros(shape: tuple[int, ...], dtype: Any = np.float32) -> np.ndarray:
         >>> zeros((2,))
         array([0., 0.], dtype=float32)
     """
-    return np.zeros(shape, dtype)
+    return np.zeros(_checked_shape("zeros", shape), float_dtype("init.zeros", dtype))
 
 
 def ones(shape: tuple[int, ...], dtype: Any = np.float32) -> np.ndarray:
@@ -36,7 +38,7 @@ def ones(shape: tuple[int, ...], dtype: Any = np.float32) -> np.ndarray:
         >>> ones((2,))
         array([1., 1.], dtype=float32)
     """
-    return np.ones(shape, dtype)
+    return np.ones(_checked_shape("ones", shape), float_dtype("init.ones", dtype))
 
 
 def uniform(
@@ -56,6 +58,7 @@ def uniform(
         >>> uniform((3, 2), aq.Generator(0)).shape
         (3, 2)
     """
+    shape, dtype = _checked_shape("uniform", shape), float_dtype("init.uniform", dtype)
     return checked_generator("init.uniform", rng).uniform(shape, low, high, dtype)
 
 
@@ -76,6 +79,7 @@ def normal(
         >>> normal((3, 2), aq.Generator(0), std=0.02).dtype
         dtype('float32')
     """
+    shape, dtype = _checked_shape("normal", shape), float_dtype("init.normal", dtype)
     return checked_generator("init.normal", rng).normal(shape, mean, std, dtype)
 
 
@@ -150,6 +154,31 @@ def xavier_normal(
         True
     """
     return normal(shape, rng, 0.0, _xavier_std(shape, nonlinearity), dtype)
+
+
+def _checked_shape(name: str, shape: Any) -> tuple[int, ...]:
+    lengths = tuple(shape) if isinstance(shape, tuple | list) else (shape,)
+    if any(not isinstance(n, int | np.integer) or n < 0 for n in lengths):
+        raise ShapeError(
+            f"init.{name}: shape {shape!r}.", "integer lengths of at least 0", "Correct the shape."
+        )
+    return lengths
+
+
+def float_dtype(owner: str, dtype: Any) -> np.dtype[Any]:
+    """The float dtype of starting values; a quantized weight is trained as floats (`weight_scheme=`).
+
+    Raises:
+        DTypeError: For a scheme, or a dtype that is no float.
+    """
+    found = as_dtype(dtype)
+    if isinstance(found, QuantScheme) or found not in FLOATS:
+        raise DTypeError(
+            f"{owner}: dtype={dtype_name(found)}.",
+            "float64, float32, float16, bfloat16",
+            "Pass a float dtype; nn.Linear takes weight_scheme= for a quantized weight.",
+        )
+    return found
 
 
 def checked_generator(owner: str, rng: Generator | None) -> Generator:

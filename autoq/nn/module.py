@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from reprlib import recursive_repr
 from typing import Any
 
 from autoq.errors import ArgumentError
@@ -69,6 +70,12 @@ class Module:
             >>> model.mean.propagation.name
             'INHIBIT'
         """
+        if not isinstance(name, str) or not name or "." in name:
+            raise ArgumentError(
+                f"{type(self).__name__}.register_buffer: the name {name!r}.",
+                "strings without a dot",
+                "Choose another name; state dicts join the names of modules by dots.",
+            )
         if hasattr(self, name) and name not in self._buffer_names:
             raise ArgumentError(
                 f"{type(self).__name__}.register_buffer: {name!r} is an attribute already.",
@@ -178,6 +185,7 @@ class Module:
         """The constructor arguments that ``repr`` shows; override it in a module that has some."""
         return ""
 
+    @recursive_repr("...")  # of a module that contains itself
     def __repr__(self) -> str:
         lines = [f"({name}): {child!r}".replace("\n", "\n  ") for name, child in self.children()]
         name = type(self).__name__

@@ -6,11 +6,23 @@ from typing import Any
 
 import numpy as np
 
+from autoq.errors import ShapeError
 from autoq.nn.init import ones, zeros
 from autoq.nn.module import Module
-from autoq.nn.setting import dtype_setting, setting_text
+from autoq.nn.setting import check_size, dtype_setting, setting_text
 from autoq.tape.apply import apply
 from autoq.tape.parameter import Parameter
+
+
+def _check_last_axis(owner: str, x: Any, weight: tuple[int, ...]) -> None:
+    """Refuse a last axis of another length, along which a weight of length 1 would be repeated."""
+    shape = getattr(x, "shape", None)
+    if shape is not None and tuple(shape[-1:]) != weight:
+        raise ShapeError(
+            f"{owner}: x is {tuple(shape)}, the layer's size {weight[0]}.",
+            f"x: (..., {weight[0]})",
+            "Build the layer for the length of the last axis.",
+        )
 
 
 class LayerNorm(Module):
@@ -35,11 +47,13 @@ class LayerNorm(Module):
         self, size: int, eps: float = 1e-5, bias: bool = True, *, signal: Any = None, dtype: Any = np.float32
     ) -> None:
         self.eps, self.signal = eps, dtype_setting(signal)
+        check_size("LayerNorm", "size", size)
         self.weight = Parameter(ones((size,), dtype))
         self.bias = Parameter(zeros((size,), dtype)) if bias else None
 
     def forward(self, x: Any) -> Any:
         """``x: (..., size)`` to the same shape."""
+        _check_last_axis("LayerNorm", x, self.weight.shape)
         return apply("layer_norm", x, self.weight, self.bias, axis=-1, eps=self.eps, out_dtype=self.signal)
 
     def describe(self) -> str:
@@ -64,10 +78,12 @@ class RMSNorm(Module):
 
     def __init__(self, size: int, eps: float = 1e-6, *, signal: Any = None, dtype: Any = np.float32) -> None:
         self.eps, self.signal = eps, dtype_setting(signal)
+        check_size("RMSNorm", "size", size)
         self.weight = Parameter(ones((size,), dtype))
 
     def forward(self, x: Any) -> Any:
         """``x: (..., size)`` to the same shape."""
+        _check_last_axis("RMSNorm", x, self.weight.shape)
         return apply("rms_norm", x, self.weight, axis=-1, eps=self.eps, out_dtype=self.signal)
 
     def describe(self) -> str:

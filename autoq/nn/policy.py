@@ -57,6 +57,12 @@ def policy(
           (2): Linear(32, 10, weight_scheme=nvfp4, out_dtype=float32)
         )
     """
+    if not isinstance(model, Module):
+        raise ArgumentError(
+            f"policy of a {type(model).__name__}.",
+            "an nn.Module",
+            "Pass the model whose layers are to be set.",
+        )
     signal, stream = dtype_setting(signal), dtype_setting(stream)
     weights = scheme_setting("policy: weights", weights)
     layers = [m for m in model.modules() if isinstance(m, Weighted) and not isinstance(m, Embedding)]

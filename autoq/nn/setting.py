@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from autoq.errors import DTypeError
+import numpy as np
+
+from autoq.errors import ArgumentError, DTypeError
 from autoq.schemes import CATALOG, QuantScheme, scheme
 from autoq.types import FLOATS, as_dtype, dtype_name
 
@@ -45,6 +47,18 @@ def scheme_setting(name: str, value: Any) -> QuantScheme | None:
     raise DTypeError(
         f"{name}={dtype_name(found)}.", "a QuantScheme, its name, or None", "Pass None for a float weight."
     )
+
+
+def check_size(owner: str, name: str, size: Any) -> None:
+    """Raise unless the size is an integer of at least 1.
+
+    Raises:
+        ArgumentError: It is not.
+    """
+    if not isinstance(size, int | np.integer) or isinstance(size, bool) or size < 1:
+        raise ArgumentError(
+            f"{owner}: {name} is {size!r}.", "an integer of at least 1", "Pass the size of the axis."
+        )
 
 
 def setting_text(**settings: Any) -> str:

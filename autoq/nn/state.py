@@ -31,6 +31,12 @@ def check_state(owner: str, expected: Mapping[str, Any], state: Mapping[str, Any
     Raises:
         StateError: Listing every entry that is missing, unknown, misshapen or of another dtype.
     """
+    if not isinstance(state, Mapping):
+        raise StateError(
+            f"{owner}.load_state_dict of a {type(state).__name__}.",
+            "a dict of values by name",
+            "Pass what state_dict() or aq.io.load returned; the model is unchanged.",
+        )
     values = {name: _stored(value) for name, value in state.items()}
     faults = [f"missing {name!r} {spelled(value)}" for name, value in expected.items() if name not in values]
     faults += [f"unknown {name!r}" for name in values if name not in expected]

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from autoq.ops.axes import number
 from autoq.ops.samples import signed, unary
 from autoq.ops.special import erf
 from autoq.tape.op import Op, register
@@ -41,7 +42,7 @@ def leaky_relu(x: Any, *, negative_slope: float = 0.01) -> Any:
         >>> aq.leaky_relu([-1.0, 2.0], negative_slope=0.1)
         tensor([-0.1  2. ], float32)
     """
-    return np.where(x > 0, x, x * float(negative_slope))
+    return np.where(x > 0, x, x * number("leaky_relu", "negative_slope", negative_slope))
 
 
 def _leaky_relu_x(F: Any, g: Any, x: Any, negative_slope: float) -> Any:

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from autoq.errors import ShapeError
+from autoq.errors import ArgumentError, ShapeError
 
 Shape = tuple[int, ...]
 Axis = int | tuple[int, ...] | None
@@ -46,13 +46,50 @@ def over_axes(name: str, reduction: Callable[..., Any], x: Any, axis: Axis, keep
         check_axes(name, axis, ())
     try:
         return reduction(x, axis=axis, keepdims=keepdims)
-    except (ValueError, TypeError):
+    except (ValueError, TypeError, OverflowError):
+        if isinstance(keepdims, np.bool_):
+            return over_axes(name, reduction, x, axis, bool(keepdims))
         check_axes(name, axis, np.shape(x))
+        _check_keepdims(name, keepdims)
         raise ShapeError(
             f"{name}: no values to reduce: x is {np.shape(x)}, axis={axis}.",
             "at least one value along the reduced axes.",
             "Skip empty arrays, or reduce over another axis.",
         ) from None
+
+
+def _check_keepdims(name: str, keepdims: Any) -> None:
+    if not isinstance(keepdims, bool):
+        raise ArgumentError(f"{name}: keepdims={keepdims!r}.", "True, False", "Pass one of these.")
+
+
+def number(op: str, name: str, value: Any) -> float:
+    """A static argument as a float.
+
+    Raises:
+        ArgumentError: It is no real number, NaN among them.
+    """
+    try:
+        found = math.nan if isinstance(value, str) else float(value)
+    except (TypeError, ValueError, OverflowError):
+        found = math.nan
+    if math.isnan(found):
+        raise ArgumentError(f"{op}: {name}={value!r}.", "a number", f"Pass one number as {name}.")
+    return found
+
+
+def check_axis(name: str, axis: Any, shape: Shape) -> None:
+    """Raise unless `axis` is one axis of `shape`.
+
+    Raises:
+        ShapeError: It is none, or several.
+    """
+    ndim = len(shape)
+    if not (isinstance(axis, int | np.integer) and not isinstance(axis, bool) and -ndim <= axis < ndim):
+        bounds = f"one integer from {-ndim} to {ndim - 1}." if ndim else "arrays of at least one axis."
+        raise ShapeError(
+            f"{name}: axis={axis!r} does not fit shape {shape}.", bounds, "Pass one axis it has."
+        )
 
 
 def check_axes(name: str, axis: Any, shape: Shape) -> None:
@@ -63,7 +100,9 @@ def check_axes(name: str, axis: Any, shape: Shape) -> None:
     """
     axes = axis if isinstance(axis, tuple) else () if axis is None else (axis,)
     ndim = len(shape)
-    whole = all(isinstance(a, int | np.integer) and -ndim <= a < ndim for a in axes)
+    whole = all(
+        isinstance(a, int | np.integer) and not isinstance(a, bool) and -ndim <= a < ndim for a in axes
+    )
     if whole and len({a % ndim for a in axes}) == len(axes):
         return
     bounds = f"integers from {-ndim} to {ndim - 1}, each axis once" if ndim else "axis=None for a 0-d array"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -10,8 +11,9 @@ import numpy as np
 from autoq.errors import ArgumentError, IndexingError, ShapeError
 from autoq.schemes import QuantScheme
 from autoq.tape.apply import plain
+from autoq.tape.stored import real_array, stored
 from autoq.tape.tensor import Tensor, tensor
-from autoq.types import as_dtype
+from autoq.types import as_dtype, float32
 
 Shape = int | tuple[int, ...]
 
@@ -62,12 +64,26 @@ def full(shape: Shape, fill_value: float, dtype: Any = np.float32, requires_grad
         >>> full((2,), 0.5)
         tensor([0.5 0.5], float32)
     """
-    lengths = (shape,) if isinstance(shape, int) else tuple(shape)
-    if any(n < 0 for n in lengths):
-        raise ShapeError(f"a tensor of shape {lengths}.", "lengths of at least 0", "Correct the shape.")
+    lengths = _lengths("a tensor", shape)
     dtype = as_dtype(dtype)
-    values = np.full(lengths, fill_value, np.float32 if isinstance(dtype, QuantScheme) else dtype)
+    value = stored(real_array(fill_value, "fill_value"), float32 if isinstance(dtype, QuantScheme) else dtype)
+    try:
+        values = np.broadcast_to(value, lengths)
+    except ValueError:
+        raise ShapeError(
+            f"full: fill_value of shape {value.shape}, shape {lengths}.", "one number", "Pass a number."
+        ) from None
     return tensor(values, dtype, requires_grad)
+
+
+def _lengths(what: str, shape: Any) -> tuple[int, ...]:
+    """The shape as a tuple of integers from 0."""
+    lengths = tuple(shape) if isinstance(shape, tuple | list) else (shape,)
+    if any(not isinstance(n, int | np.integer) or isinstance(n, bool) or n < 0 for n in lengths):
+        raise ShapeError(f"{what} of shape {shape!r}.", "integer lengths of at least 0", "Correct the shape.")
+    if math.prod(map(int, lengths)) >= 2**60:
+        raise ShapeError(f"{what} of shape {shape!r}.", "less than 2**60 values", "Correct the shape.")
+    return tuple(map(int, lengths))
 
 
 def zeros_like(x: Tensor, dtype: Any = None) -> Tensor:
@@ -77,6 +93,7 @@ def zeros_like(x: Tensor, dtype: Any = None) -> Tensor:
         >>> zeros_like(ones((2,)))
         tensor([0. 0.], float32)
     """
+    x = x if isinstance(x, Tensor) else tensor(x)
     return zeros(x.shape, x.dtype if dtype is None else dtype)
 
 
@@ -87,6 +104,7 @@ def ones_like(x: Tensor, dtype: Any = None) -> Tensor:
         >>> ones_like(zeros((2,)))
         tensor([1. 1.], float32)
     """
+    x = x if isinstance(x, Tensor) else tensor(x)
     return ones(x.shape, x.dtype if dtype is None else dtype)
 
 
@@ -106,11 +124,27 @@ def arange(start: float, stop: float | None = None, step: float = 1, dtype: Any 
         >>> arange(3), arange(0.0, 1.0, 0.5)
         (tensor([0 1 2], int64), tensor([0.  0.5], float32))
     """
+    step = _number("arange", "step", step)
     if step == 0:
         raise ArgumentError("arange with step 0.", "any other step", "Pass a positive or negative step.")
-    low, high = (0, start) if stop is None else (start, stop)
+    start = _number("arange", "start", start)
+    low, high = (0, start) if stop is None else (start, _number("arange", "stop", stop))
+    if not abs(high - low) / abs(step) < 2**60:
+        raise ArgumentError(
+            f"arange from {low} to {high} by {step}.",
+            "finite bounds, less than 2**60 numbers",
+            "Correct the bounds or the step.",
+        )
     values = np.arange(low, high, step)
-    return tensor(values.astype(np.float32) if values.dtype.kind == "f" else values, dtype)
+    return tensor(values, float32 if dtype is None and values.dtype.kind == "f" else dtype)
+
+
+def _number(owner: str, name: str, value: Any) -> Any:
+    """A real Python number from one, or from a NumPy or tensor scalar."""
+    array = real_array(value, f"{owner}: {name}")
+    if array.ndim:
+        raise ShapeError(f"{owner}: {name} of shape {array.shape}.", "one number", "Pass a number.")
+    return array.item()
 
 
 def linspace(start: float, stop: float, num: int, dtype: Any = np.float32, endpoint: bool = True) -> Tensor:
@@ -130,10 +164,13 @@ def linspace(start: float, stop: float, num: int, dtype: Any = np.float32, endpo
         >>> linspace(0, 1, 3)
         tensor([0.  0.5 1. ], float32)
     """
-    if num < 0:
+    if not isinstance(num, int | np.integer) or not 0 <= num < 2**60:
         raise ArgumentError(
-            f"linspace of {num} numbers.", "at least 0", "Pass how many numbers there are to be."
+            f"linspace of {num} numbers.",
+            "an integer of at least 0",
+            "Pass how many numbers there are to be.",
         )
+    start, stop = _number("linspace", "start", start), _number("linspace", "stop", stop)
     return tensor(np.linspace(start, stop, num, endpoint=endpoint), dtype)
 
 
@@ -150,7 +187,8 @@ def eye(n_rows: int, n_cols: int | None = None, k: int = 0, dtype: Any = np.floa
         >>> eye(2).tolist()
         [[1.0, 0.0], [0.0, 1.0]]
     """
-    return tensor(np.eye(n_rows, n_cols, k, np.float32), dtype)
+    rows, cols = _lengths("eye", (n_rows, n_rows if n_cols is None else n_cols))
+    return tensor(np.eye(rows, cols, int(_number("eye", "k", k)), np.float32), dtype)
 
 
 def one_hot(indices: Any, num_classes: int, dtype: Any = np.float32) -> Tensor:

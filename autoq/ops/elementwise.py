@@ -7,7 +7,9 @@ from typing import Any
 
 import numpy as np
 
+from autoq.errors import ArgumentError, DTypeError
 from autoq.ops import special
+from autoq.ops.axes import number
 from autoq.ops.maps import binary_op, flat, unary_op
 from autoq.ops.samples import apart, binary, distinct, signed, unary
 from autoq.tape.op import Op, register
@@ -75,9 +77,27 @@ def clip(x: Any, *, min: float | None = None, max: float | None = None) -> Any:
         >>> aq.clip([-2.0, 0.5, 2.0], min=-1, max=1)
         tensor([-1.   0.5  1. ], float32)
     """
+    if min is None and max is None:
+        return np.array(x)  # not x itself, which may be changed in place
     if min is not None:
-        x = np.maximum(x, float(min))
-    return x if max is None else np.minimum(x, float(max))
+        x = np.maximum(x, _bound(x, "min", min))
+    return x if max is None else np.minimum(x, _bound(x, "max", max))
+
+
+def _bound(x: Any, name: str, value: Any) -> float | int:
+    """A bound of clip: for integers a whole number inside their range."""
+    bound = number("clip", name, value)
+    if x.dtype.kind not in "biu":
+        return bound
+    if x.dtype.kind == "b" or not (bound.is_integer() or math.isinf(bound)):
+        raise ArgumentError(
+            f"clip: {name}={value!r} of {x.dtype.name} values.",
+            "integers with whole bounds, floats",
+            "Cast the values with .astype(aq.float32) first.",
+        )
+    limits = np.iinfo(x.dtype)
+    whole = value if isinstance(value, int) else int(max(-(2.0**64), min(2.0**64, bound)))
+    return max(limits.min, min(limits.max, whole))
 
 
 def _clip_x(F: Any, g: Any, x: Any, min: float | None, max: float | None) -> Any:
@@ -94,11 +114,20 @@ def where(condition: Any, a: Any, b: Any) -> Any:
         a: Any shape that broadcasts with the others.
         b: Any shape that broadcasts with the others.
 
+    Raises:
+        DTypeError: A condition of numbers, which would vote on the dtype of the result.
+
     Example:
         >>> import autoq as aq
         >>> aq.where([True, False], [1.0, 2.0], 0.0)
         tensor([1. 0.], float32)
     """
+    if np.asarray(condition).dtype != np.bool_:
+        raise DTypeError(
+            f"where: the condition holds {np.asarray(condition).dtype} values.",
+            "bools",
+            "Compare first: aq.where(x != 0, a, b).",
+        )
     return np.where(condition, a, b)
 
 

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 
 from autoq.errors import IndexingError, ShapeError
-from autoq.ops.axes import Shape, check_axes
+from autoq.ops.axes import Shape, check_axis
 from autoq.ops.samples import moved
-from autoq.storage import move
+from autoq.storage import QTensor, move
 from autoq.tape.op import Op, register
 
 
@@ -81,11 +81,21 @@ def take(x: Any, *, indices: Any, axis: int = 0) -> Any:
                 [3. 4.]
                 [1. 2.]], float32)
     """
+    check_axis("take", axis, np.shape(x))
+    places = np.asarray(indices)
+    if places.size and places.dtype.kind not in "iu":  # NumPy cuts 0.5 to 0 and takes True for 1
+        raise _outside("take", places, axis, np.shape(x))
+    if not x.size and places.size and not -x.shape[axis] <= places.min() <= places.max() < x.shape[axis]:
+        raise _outside("take", places, axis, x.shape)  # of empty arrays NumPy checks no index
     try:
-        return np.take(x, indices, axis=axis)
+        return np.take(x, places if places.size else places.astype(np.int64), axis=axis)
     except (IndexError, TypeError, ValueError):
-        check_axes("take", axis, np.shape(x))
-        raise _outside("take", indices, axis, np.shape(x)) from None
+        raise _outside("take", places, axis, np.shape(x)) from None
+
+
+def _packed_take(q: QTensor, *, indices: Any, axis: int = 0) -> Any:
+    check_axis("take", axis, q.shape)
+    return move.take(q, indices, axis)
 
 
 def scatter_add(x: Any, *, indices: Any, axis: int, shape: Shape) -> Any:
@@ -106,7 +116,7 @@ def scatter_add(x: Any, *, indices: Any, axis: int, shape: Shape) -> Any:
     if x.shape != expected:
         raise _misfit("scatter_add", x, expected)
     before, extent, after = math.prod(shape[:axis]), shape[axis], math.prod(shape[axis + 1 :])
-    rows = np.asarray(indices).reshape(-1)
+    rows = np.asarray(indices).reshape(-1).astype(np.int64)  # no indices at all are floats to NumPy
     if rows.size and not -extent <= rows.min() <= rows.max() < extent:
         raise _outside("scatter_add", indices, axis, shape)
     # One flat index array keeps to the fast path of np.add.at.
@@ -134,7 +144,7 @@ def take_along_axis(x: Any, *, indices: Any, axis: int = -1) -> Any:
         tensor([[4.]
                 [3.]], float32)
     """
-    check_axes("take_along_axis", axis, np.shape(x))
+    check_axis("take_along_axis", axis, np.shape(x))
     try:
         return np.take_along_axis(x, np.asarray(indices), axis)
     except ValueError:
@@ -183,7 +193,8 @@ def _misfit(name: str, x: Any, expected: Shape) -> ShapeError:
 def _outside(name: str, indices: Any, axis: int, shape: Shape) -> IndexingError:
     indices = np.asarray(indices)
     extent = shape[axis]
-    spread = f"from {indices.min()} to {indices.max()}" if indices.size else "none"
+    numbers = indices.size and indices.dtype.kind in "iuf"
+    spread = f"from {indices.min()} to {indices.max()}" if numbers else f"{indices.size} of them"
     return IndexingError(
         f"{name}: indices of dtype {indices.dtype}, {spread}, on axis {axis} of shape {shape}.",
         f"integers from {-extent} to {extent - 1}.",
@@ -218,7 +229,7 @@ register(Op(
 register(Op(
     "take", take,
     {"x": lambda F, g, x_shape, indices, axis: F.scatter_add(g, indices=indices, axis=axis, shape=x_shape)},
-    kind="layout", integers=True, packed=move.take,
+    kind="layout", integers=True, packed=_packed_take,
     sample=moved((3, 4), {"indices": _REPEATED, "axis": 0}, {"indices": np.array([3, 3, 0]), "axis": -1},
                  {"indices": 1, "axis": 1}),
 ))

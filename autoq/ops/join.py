@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from autoq.errors import ShapeError
-from autoq.ops.axes import Shape, check_axes
+from autoq.ops.axes import Shape, check_axis
 from autoq.ops.samples import moved
 from autoq.storage import move
 from autoq.tape.op import Op, register
@@ -30,15 +30,23 @@ def pad(x: Any, *, widths: Sequence[tuple[int, int]]) -> Any:
         tensor([0. 1. 2. 0. 0.], float32)
     """
     shape = np.shape(x)
-    if len(widths) != len(shape) or any(len(pair) != 2 or min(pair) < 0 for pair in widths):
+    _check_widths(shape, widths)
+    padded = np.zeros([a + n + b for n, (a, b) in zip(shape, widths, strict=True)], x.dtype)
+    padded[_inner(shape, widths)] = x
+    return padded
+
+
+def _check_widths(shape: Shape, widths: Any) -> None:
+    try:
+        fits = len(widths) == len(shape) and all(len(pair) == 2 and min(pair) >= 0 for pair in widths)
+    except TypeError:
+        fits = False
+    if not fits:
         raise ShapeError(
             f"pad: widths={widths} for shape {shape}.",
             "a pair (before, after) for each axis.",
             "Use (0, 0) for none.",
         )
-    padded = np.zeros([a + n + b for n, (a, b) in zip(shape, widths, strict=True)], x.dtype)
-    padded[_inner(shape, widths)] = x
-    return padded
 
 
 def _inner(shape: Shape, widths: Sequence[tuple[int, int]]) -> tuple[slice, ...]:
@@ -86,12 +94,12 @@ def stack(arrays: Sequence[Any], *, axis: int = 0) -> Any:
 def _joined(
     name: str, join: Callable[..., Any], arrays: Sequence[Any], axis: int, rule: str, extra: int
 ) -> Any:
+    if arrays:  # for None NumPy would join the flattened arrays
+        check_axis(name, axis, np.shape(arrays[0]) + (1,) * extra)
     try:
         return join(arrays, axis=axis)
-    except (ValueError, TypeError):
+    except (ValueError, TypeError, OverflowError):
         shapes = [np.shape(array) for array in arrays]
-        if shapes:
-            check_axes(name, axis, shapes[0] + (1,) * extra)
         raise ShapeError(
             f"{name}: shapes {', '.join(map(str, shapes)) or 'of no arrays'}, axis={axis}.",
             f"one array or more, of at least one axis, shapes {rule}.",
@@ -110,7 +118,18 @@ def _stack_part(F: Any, g: Any, i: int, axis: int) -> Any:
 
 
 def _packed_pad(q: Any, *, widths: Sequence[tuple[int, int]]) -> Any:
+    _check_widths(q.shape, widths)
     return move.pad(q, widths)
+
+
+def _packed_concat(arrays: Any, *, axis: int = 0) -> Any:
+    check_axis("concat", axis, arrays[0].shape)
+    return move.concat(arrays, axis)
+
+
+def _packed_stack(arrays: Any, *, axis: int = 0) -> Any:
+    check_axis("stack", axis, (*arrays[0].shape, 1))
+    return move.stack(arrays, axis)
 
 
 def _join_sample(rng: np.random.Generator) -> list[Any]:
@@ -123,10 +142,10 @@ register(Op(
     kind="layout", integers=True, packed=_packed_pad, sample=moved((2, 3), {"widths": ((1, 2), (0, 1))}),
 ))
 register(Op(
-    "concat", concat, {"*": _concat_part}, kind="layout", integers=True, variadic=True, packed=move.concat,
+    "concat", concat, {"*": _concat_part}, kind="layout", integers=True, variadic=True, packed=_packed_concat,
     sample=_join_sample,
 ))
 register(Op(
-    "stack", stack, {"*": _stack_part}, kind="layout", integers=True, variadic=True, packed=move.stack,
+    "stack", stack, {"*": _stack_part}, kind="layout", integers=True, variadic=True, packed=_packed_stack,
     sample=_join_sample,
 ))

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from autoq.errors import ShapeError
-from autoq.ops.axes import Axis, Shape, check_axes
+from autoq.ops.axes import Axis, Shape, check_axes, check_axis
 from autoq.ops.samples import moved
 from autoq.storage import move
 from autoq.tape.op import Op, register
@@ -30,13 +30,21 @@ def reshape(x: Any, *, shape: int | Shape) -> Any:
                 [3. 4.]], float32)
     """
     try:
-        return x.reshape(shape)
-    except (ValueError, TypeError):
+        out = x.reshape(shape)
+        if out.shape == shape or _is_shape(shape):
+            return out
+        raise ValueError
+    except (ValueError, TypeError, OverflowError):
         raise ShapeError(
             f"reshape: x is {np.shape(x)}, {np.size(x)} values; shape={shape}.",
             "a shape of as many values, with at most one -1.",
             "Check the extents, or use -1 for the one that is to be worked out.",
         ) from None
+
+
+def _is_shape(shape: Any) -> bool:
+    """Whether it is a shape for us too; NumPy takes None for no change, and any negative extent for -1."""
+    return shape is not None and min(shape if isinstance(shape, tuple | list) else (shape,), default=0) >= -1
 
 
 def permute_dims(x: Any, *, axes: Shape) -> Any:
@@ -78,6 +86,8 @@ def transpose(x: Any, *, axes: Shape | None = None) -> Any:
 
 def _permuted(name: str, x: Any, axes: Shape) -> Any:
     try:
+        if axes is None:  # NumPy reverses them
+            raise TypeError
         return np.transpose(x, axes)
     except (ValueError, TypeError):
         raise ShapeError(
@@ -120,9 +130,10 @@ def expand_dims(x: Any, *, axis: int | Shape = 0) -> Any:
     """
     try:
         return np.expand_dims(x, axis)
-    except (ValueError, TypeError):
+    except (ValueError, TypeError, OverflowError):
         extra = len(axis) if isinstance(axis, tuple) else 1
         check_axes("expand_dims", axis, np.shape(x) + (1,) * extra)
+        check_axis("expand_dims", axis, np.shape(x) + (1,))
         raise
 
 
@@ -143,7 +154,7 @@ def squeeze(x: Any, *, axis: Axis = None) -> Any:
     """
     try:
         return np.squeeze(x, axis)
-    except (ValueError, TypeError):
+    except (ValueError, TypeError, OverflowError):
         check_axes("squeeze", axis, np.shape(x))
         raise ShapeError(
             f"squeeze: axis={axis} of shape {np.shape(x)}.",
@@ -170,7 +181,7 @@ def broadcast_to(x: Any, *, shape: Shape) -> Any:
     """
     try:
         return np.broadcast_to(x, shape)
-    except ValueError:
+    except (ValueError, TypeError, OverflowError):
         raise ShapeError(
             f"broadcast_to: x is {np.shape(x)}, shape={shape}.",
             "from the last axis on, equal extents, or 1 in x.",
@@ -221,6 +232,24 @@ def _packed_transpose(q: Any, *, axes: Shape | None = None) -> Any:
     return move.permute_dims(q, axes=tuple(range(q.ndim))[::-1] if axes is None else axes)
 
 
+def _packed_expand_dims(q: Any, *, axis: int | Shape) -> Any:
+    extra = len(axis) if isinstance(axis, tuple) else 1
+    check_axes("expand_dims", axis, q.shape + (1,) * extra)
+    if axis is None:
+        check_axis("expand_dims", axis, (*q.shape, 1))
+    return move.expand_dims(q, axis)
+
+
+def _packed_squeeze(q: Any, *, axis: Axis = None) -> Any:
+    check_axes("squeeze", axis, q.shape)
+    return move.squeeze(q, axis)
+
+
+def _packed_flip(q: Any, *, axis: Axis = None) -> Any:
+    check_axes("flip", axis, q.shape)
+    return move.flip(q, axis)
+
+
 def _packed_matrix_transpose(q: Any) -> Any:
     _check_matrix(q)
     return move.permute_dims(q, axes=(*range(q.ndim - 2), q.ndim - 1, q.ndim - 2))
@@ -244,11 +273,11 @@ register(Op(
     integers=True, packed=_packed_matrix_transpose, sample=moved((2, 3, 4), {}),
 ))
 register(Op(
-    "expand_dims", expand_dims, {"x": _reshape_back}, kind="layout", integers=True, packed=move.expand_dims,
-    sample=moved((2, 3), {"axis": 0}, {"axis": -1}, {"axis": (0, 2)}),
+    "expand_dims", expand_dims, {"x": _reshape_back}, kind="layout", integers=True,
+    packed=_packed_expand_dims, sample=moved((2, 3), {"axis": 0}, {"axis": -1}, {"axis": (0, 2)}),
 ))
 register(Op(
-    "squeeze", squeeze, {"x": _reshape_back}, kind="layout", integers=True, packed=move.squeeze,
+    "squeeze", squeeze, {"x": _reshape_back}, kind="layout", integers=True, packed=_packed_squeeze,
     sample=moved((1, 3, 1), {"axis": None}, {"axis": 0}, {"axis": (-1, 0)}),
 ))
 register(Op(
@@ -257,5 +286,5 @@ register(Op(
 ))
 register(Op(
     "flip", flip, {"x": lambda F, g, axis: F.flip(g, axis=axis)}, kind="layout", integers=True,
-    packed=move.flip, sample=moved((2, 3, 4), {"axis": None}, {"axis": 1}, {"axis": (0, -1)}),
+    packed=_packed_flip, sample=moved((2, 3, 4), {"axis": None}, {"axis": 1}, {"axis": (0, -1)}),
 ))

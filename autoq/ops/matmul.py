@@ -31,7 +31,7 @@ def matmul(a: Any, b: Any) -> Any:
         tensor([3. 7.], float32)
     """
     try:
-        return np.matmul(a, b)
+        return np.matmul(a, b, dtype=np.int64 if a.dtype.kind == b.dtype.kind == "b" else None)
     except ValueError:
         raise _mismatch(np.shape(a), np.shape(b)) from None
 
@@ -140,7 +140,9 @@ def _linear_sample(rng: np.random.Generator) -> list[Any]:
     ]
 
 
-register(Op("matmul", matmul, {"a": _matmul_a, "b": _matmul_b}, accumulates=True, sample=_matmul_sample))
+register(Op(
+    "matmul", matmul, {"a": _matmul_a, "b": _matmul_b}, accumulates=True, integers=True, sample=_matmul_sample
+))
 register(Op(
     "linear", linear,
     {"x": lambda F, g, weight: F.matmul(g, weight), "weight": _linear_weight, "bias": lambda F, g: g},

@@ -6,7 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from autoq.ops.axes import Axis, check_axes, reduced_size
+from autoq.errors import ArgumentError, ShapeError
+from autoq.ops.axes import Axis, check_axes, number, reduced_size
 from autoq.ops.samples import Case
 from autoq.tape.op import Op, register
 
@@ -32,9 +33,10 @@ def layer_norm(x: Any, weight: Any = None, bias: Any = None, *, axis: Axis = -1,
         tensor([-1.  1.], float32)
     """
     check_axes("layer_norm", axis, x.shape)
+    _check_affine("layer_norm", x, weight=weight, bias=bias)
     count = reduced_size(x.shape, axis) or 1
     y = x - np.add.reduce(x, axis=axis, keepdims=True) / count
-    y = y / np.sqrt(np.add.reduce(y * y, axis=axis, keepdims=True) / count + float(eps))
+    y = y / np.sqrt(np.add.reduce(y * y, axis=axis, keepdims=True) / count + _eps("layer_norm", eps))
     return _affine(y, weight, bias)
 
 
@@ -58,9 +60,32 @@ def rms_norm(x: Any, weight: Any = None, *, axis: Axis = -1, eps: float = 1e-6) 
         tensor([0.8485... 1.1313...], float32)
     """
     check_axes("rms_norm", axis, x.shape)
+    _check_affine("rms_norm", x, weight=weight)
     count = reduced_size(x.shape, axis) or 1
     mean_square = np.add.reduce(x * x, axis=axis, keepdims=True) / count
-    return _affine(x / np.sqrt(mean_square + float(eps)), weight, None)
+    return _affine(x / np.sqrt(mean_square + _eps("rms_norm", eps)), weight, None)
+
+
+def _eps(name: str, eps: Any) -> float:
+    found = number(name, "eps", eps)
+    if found < 0:
+        raise ArgumentError(f"{name}: eps={eps!r}.", "numbers from 0", "Pass a small positive number.")
+    return found
+
+
+def _check_affine(name: str, x: Any, **arrays: Any) -> None:
+    """Refuse a weight or bias that would enlarge `x`, or doesn't broadcast with it."""
+    for key, array in arrays.items():
+        shape = np.shape(array)
+        lead = x.ndim - len(shape)
+        if shape != x.shape[lead:] and (
+            lead < 0 or any(n not in (1, m) for n, m in zip(shape, x.shape[lead:], strict=True))
+        ):
+            raise ShapeError(
+                f"{name}: {key} is {shape}, x is {x.shape}.",
+                f"a {key} that broadcasts to x: (n,) for a last axis of length n, 1 elsewhere.",
+                f"Give the {key} the length of the axis, with axes of length 1 behind it.",
+            )
 
 
 def _affine(y: Any, weight: Any, bias: Any) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -10,10 +11,12 @@ import numpy as np
 from autoq import devices
 from autoq.errors import ArgumentError, ShapeError
 from autoq.ops.attention import scaled_dot_product_attention
+from autoq.ops.axes import check_axis
 from autoq.ops.create import CREATORS
 from autoq.ops.embedding import embedding
 from autoq.random import random_bits
-from autoq.tape.apply import apply, as_operand, as_tensor
+from autoq.tape.apply import apply, as_tensor
+from autoq.tape.casts import generator
 from autoq.tape.function import COMPOSED, function
 from autoq.tape.op import REGISTRY
 from autoq.tape.tensor import Tensor
@@ -104,9 +107,8 @@ def split(x: Any, sections: int | Sequence[int], axis: int = 0) -> tuple[Tensor,
         >>> [part.shape for part in split(aq.tensor([1.0, 2.0, 3.0, 4.0]), 2)]
         [(2,), (2,)]
     """
-    x = as_operand(x)
-    if not -x.ndim <= axis < x.ndim:
-        raise ShapeError(f"split: axis {axis} of shape {x.shape}.", "one of its axes", "Correct the axis.")
+    x = as_tensor(x)
+    check_axis("split", axis, x.shape)
     axis %= x.ndim
     bounds = _bounds(sections, x.shape[axis])
     lead = (slice(None),) * axis
@@ -115,8 +117,8 @@ def split(x: Any, sections: int | Sequence[int], axis: int = 0) -> tuple[Tensor,
 
 def _bounds(sections: int | Sequence[int], length: int) -> list[int]:
     """Where the parts begin and end."""
-    if not isinstance(sections, int):
-        return [0, *[int(s) for s in sections], length]
+    if not isinstance(sections, int | np.integer):
+        return [0, *_positions(sections), length]
     if sections < 1:
         raise ArgumentError(f"split into {sections} parts.", "at least 1", "Pass a positive number.")
     if length % sections:
@@ -126,6 +128,15 @@ def _bounds(sections: int | Sequence[int], length: int) -> list[int]:
             "Pass the positions to cut at instead.",
         )
     return list(range(0, length + 1, length // sections)) if length else [0] * (sections + 1)
+
+
+def _positions(sections: Any) -> list[int]:
+    try:
+        return [operator.index(s) for s in sections]
+    except TypeError:
+        raise ArgumentError(
+            f"split at {sections!r}.", "an integer, or a list of integers", "Pass positions along the axis."
+        ) from None
 
 
 def dropout(x: Any, rate: float, *, rng: Generator | None = None, out_dtype: Any = None) -> Tensor:
@@ -149,7 +160,7 @@ def dropout(x: Any, rate: float, *, rng: Generator | None = None, out_dtype: Any
         >>> dropout(aq.tensor([1.0, 1.0, 1.0, 1.0]), 0.5, rng=aq.Generator(1)).tolist()
         [2.0, 0.0, 0.0, 0.0]
     """
-    draw = _generator(rng, "dropout").draw("dropout")
+    draw = generator(rng, "dropout").draw("dropout")
     return apply("dropout", x, rate=rate, draw=draw, out_dtype=out_dtype)
 
 
@@ -174,16 +185,8 @@ def random_hadamard(x: Any, *, rng: Generator | None = None, out_dtype: Any = No
         >>> random_hadamard(x, rng=aq.Generator(0)).abs().max().item()
         4.0
     """
-    draw = _generator(rng, "random_hadamard").draw("random_hadamard")
+    draw = generator(rng, "random_hadamard").draw("random_hadamard")
     signs = 1.0 - 2.0 * (random_bits(draw, 16) & 1)
     return apply("hadamard", x, signs=np.asarray(signs, np.float32), out_dtype=out_dtype)
 
 
-def _generator(rng: Generator | None, name: str) -> Generator:
-    if rng is None:
-        raise ArgumentError(
-            f"{name} without a generator.",
-            "rng=aq.Generator(seed)",
-            "Pass rng=, so that the draws can be repeated.",
-        )
-    return rng

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from autoq.errors import ArgumentError
+from autoq.ops.axes import number
 from autoq.ops.samples import moved
 from autoq.random import Draw, uniform01
 from autoq.tape.op import Op, register
@@ -26,7 +27,7 @@ def dropout(x: Any, *, rate: float, draw: Draw) -> Any:
     Raises:
         ArgumentError: A rate outside 0 to 1.
     """
-    if not 0.0 <= rate <= 1.0:
+    if not 0.0 <= number("dropout", "rate", rate) <= 1.0:
         raise ArgumentError(f"dropout: rate={rate}.", "0 to 1.", "Pass a probability.")
     if rate == 1.0:
         return np.zeros_like(x)

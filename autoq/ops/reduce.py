@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from autoq.ops.axes import Axis, Shape, over_axes, reduced_size, restore
+from autoq.ops.axes import Axis, Shape, number, over_axes, reduced_size, restore
 from autoq.ops.samples import distinct, reduced
 from autoq.tape.op import Op, register
 
@@ -81,7 +81,7 @@ def var(x: Any, *, axis: Axis = None, correction: float = 0, keepdims: bool = Fa
     count = reduced_size(np.shape(x), axis)
     centered = x - total / count
     squares = over_axes("var", np.add.reduce, centered * centered, axis, keepdims)
-    return squares / max(count - correction, 0)
+    return squares / max(count - number("var", "correction", correction), 0)
 
 
 def _var_x(F: Any, g: Any, x: Any, x_shape: Shape, axis: Axis, keepdims: bool, correction: float) -> Any:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
+from typing import Any
 
 import numpy as np
 
-from autoq.errors import ArgumentError
+from autoq.errors import ArgumentError, DTypeError
 from autoq.tape.parameter import Parameter
-from autoq.tape.tensor import tensor
+from autoq.tape.tensor import Tensor, tensor
 
 
 def clip_grad_norm(parameters: Iterable[Parameter], max_norm: float) -> float:
@@ -38,16 +39,30 @@ def clip_grad_norm(parameters: Iterable[Parameter], max_norm: float) -> float:
         >>> p.grad.numpy().round(2)
         array([0.6, 0.8], dtype=float32)
     """
-    if not max_norm > 0:
+    if not isinstance(max_norm, int | float | np.number) or not max_norm > 0:
         raise ArgumentError(
             f"clip_grad_norm: max_norm={max_norm!r}.", "max_norm > 0", "Pass the norm to clip to."
         )
-    pairs = [(parameter, parameter.grad.value) for parameter in parameters if parameter.grad is not None]
+    listed = _listed(parameters)
+    pairs = [(parameter, parameter.grad.value) for parameter in listed if parameter.grad is not None]
     norm = math.sqrt(sum(float(squared_norm(gradient)) for _, gradient in pairs))
     if max_norm < norm < math.inf:
         for parameter, gradient in pairs:
             parameter.grad = tensor(scaled(gradient, max_norm / norm))
     return norm
+
+
+def _listed(parameters: Any) -> list[Any]:
+    """The parameters as a list, checked."""
+    if isinstance(parameters, Tensor):
+        return [parameters]
+    found = list(parameters) if isinstance(parameters, Iterable) else [parameters]
+    odd = [x for x in found if not isinstance(x, Tensor)]
+    if odd:
+        raise DTypeError(
+            f"clip_grad_norm of a {type(odd[0]).__name__}.", "parameters", "Pass model.parameters()."
+        )
+    return found
 
 
 def squared_norm(gradient: np.ndarray) -> float:

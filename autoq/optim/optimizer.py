@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, ClassVar
 
 import numpy as np
@@ -105,6 +105,12 @@ class Optimizer:
         Raises:
             StateError: Naming what is missing, unknown or misshapen; the optimizer is left as it was.
         """
+        if not isinstance(state, Mapping):
+            raise StateError(
+                f"{type(self).__name__}.load_state_dict of a {type(state).__name__}.",
+                "a dict of arrays by name",
+                "Pass what state_dict() or aq.io.load returned; this one is unchanged.",
+            )
         arrays = {key: np.asarray(value) for key, value in state.items()}
         faults = self._faults(arrays)
         for key, array in arrays.items():
@@ -118,7 +124,8 @@ class Optimizer:
             )
         for index, group in enumerate(self.groups):
             for key in group.keys() - {"params"}:
-                group[key] = arrays[f"group.{index}.{key}"].tolist()
+                value = arrays[f"group.{index}.{key}"].tolist()
+                group[key] = tuple(value) if isinstance(value, list) else value
         for index, slot in enumerate(self._flat()):
             slot.steps = int(arrays[f"state.{index}.steps"])
             names = [name for name in self.state_names if f"state.{index}.{name}" in arrays]
@@ -161,7 +168,7 @@ def check_option(owner: str, name: str, value: Any) -> None:
     except (TypeError, ValueError):
         fine = False
     if not fine:
-        raise ArgumentError(f"{owner}: {name}={value!r}.", allowed, f"Pass a {name} in this range.")
+        raise ArgumentError(f"{owner}: {name}={value!r}.", allowed, f"Pass {name} in this range.")
 
 
 _RANGES: dict[str, tuple[str, Any]] = {
@@ -176,6 +183,12 @@ _RANGES: dict[str, tuple[str, Any]] = {
 def _listed(parameters: Any) -> list[Any]:
     """A list of parameters, from one or from a module."""
     own = getattr(parameters, "parameters", None)
+    if own is None and not isinstance(parameters, Iterable):
+        raise DTypeError(
+            f"an optimizer of a {type(parameters).__name__}.",
+            "parameters, a module, or groups",
+            "Pass model.parameters().",
+        )
     return list(parameters if own is None else own())
 
 

@@ -5,10 +5,12 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from autoq.errors import ArgumentError, GradientError, StateError
+import numpy as np
+
+from autoq.errors import ArgumentError, DTypeError, GradientError, StateError
 from autoq.optim.clip import scaled, squared_norm
 from autoq.optim.optimizer import Optimizer
-from autoq.tape.tensor import tensor
+from autoq.tape.tensor import Tensor, tensor
 
 
 class GradScaler:
@@ -41,7 +43,9 @@ class GradScaler:
     def __init__(
         self, scale: float = 2.0**16, growth: float = 2.0, backoff: float = 0.5, interval: int = 2000
     ) -> None:
-        if not (0 < scale < math.inf and growth > 1 and 0 < backoff < 1 and interval >= 1):
+        numbers = all(isinstance(x, int | float | np.number) for x in (scale, growth, backoff))
+        fine = numbers and 0 < scale < math.inf and growth > 1 and 0 < backoff < 1
+        if not (fine and isinstance(interval, int | np.integer) and interval >= 1):
             raise ArgumentError(
                 f"GradScaler: scale={scale}, growth={growth}, backoff={backoff}, interval={interval}.",
                 "scale > 0, growth > 1, 0 < backoff < 1, interval >= 1",
@@ -54,6 +58,10 @@ class GradScaler:
 
     def scale(self, loss: Any) -> Any:
         """The loss times the current factor; call ``backward`` on the result."""
+        if not isinstance(loss, Tensor | int | float | np.number):
+            raise DTypeError(
+                f"GradScaler.scale of a {type(loss).__name__}.", "a tensor", "Pass the loss itself."
+            )
         return loss * self.factor
 
     def unscale_(self, optimizer: Optimizer) -> bool:
@@ -65,6 +73,12 @@ class GradScaler:
         Raises:
             GradientError: If the optimizer has stepped since the last ``update``.
         """
+        if not isinstance(optimizer, Optimizer):
+            raise DTypeError(
+                f"GradScaler: a {type(optimizer).__name__} is no optimizer.",
+                "autoq.optim.Optimizer",
+                "Pass the optimizer.",
+            )
         if optimizer in self._stepped:
             raise GradientError(
                 "GradScaler: a second step of one optimizer without an update between.",

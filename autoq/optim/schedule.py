@@ -6,7 +6,9 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from autoq.errors import ArgumentError, StateError
+import numpy as np
+
+from autoq.errors import ArgumentError, DTypeError, StateError
 from autoq.optim.optimizer import Optimizer
 
 
@@ -18,6 +20,12 @@ class Schedule:
     """
 
     def __init__(self, optimizer: Optimizer) -> None:
+        if not isinstance(optimizer, Optimizer):
+            raise DTypeError(
+                f"{type(self).__name__} of a {type(optimizer).__name__}.",
+                "autoq.optim.Optimizer",
+                "Pass the optimizer whose rate is scheduled.",
+            )
         self.optimizer = optimizer
         self.base = [float(group["lr"]) for group in optimizer.groups]
         self.count = 0
@@ -117,6 +125,8 @@ class CosineSchedule(Schedule):
     def __init__(self, optimizer: Optimizer, steps: int, warmup: int = 0, final: float = 0.0) -> None:
         self.steps = _count("CosineSchedule", "steps", steps, 1)
         self.warmup = _count("CosineSchedule", "warmup", warmup, 0)
+        if not isinstance(final, int | float | np.number) or not 0 <= final < math.inf:
+            raise ArgumentError(f"CosineSchedule: final={final!r}.", "numbers from 0", "Pass a factor.")
         self.final = float(final)
         if self.warmup >= self.steps:
             raise ArgumentError(

@@ -8,7 +8,21 @@ from typing import Any
 import numpy as np
 
 from autoq.context import using
+from autoq.errors import DTypeError, ShapeError
 from autoq.tape.parameter import Parameter
+from autoq.tape.tensor import Tensor
+
+
+def _odd_gradient(parameter: Parameter) -> ShapeError | DTypeError:
+    gradient: Any = parameter.grad
+    shape = getattr(gradient, "shape", None)
+    kind = DTypeError if shape == parameter.shape or shape is None else ShapeError
+    given = f"{gradient.dtype.name} {shape}" if hasattr(gradient, "dtype") else repr(gradient)
+    return kind(
+        f"step: a parameter of shape {parameter.shape} has the gradient {given}.",
+        "a dense tensor of the parameter's shape, or None",
+        "Let backward fill .grad, or decode what is set by hand with .dequantize().",
+    )
 
 
 class Slot:
@@ -42,7 +56,9 @@ class Slot:
         gradient: Any = self.parameter.grad
         if gradient is None:
             return None
-        value: np.ndarray = gradient.value
+        value: Any = gradient.value if isinstance(gradient, Tensor) else gradient
+        if value.__class__ is not np.ndarray or value.shape != self.parameter.value.shape:
+            raise _odd_gradient(self.parameter)
         return value if value.dtype is self.dtype else value.astype(self.dtype, copy=False)
 
     def working_value(self) -> np.ndarray:

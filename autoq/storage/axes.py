@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Sequence
 from typing import Any
 
@@ -23,23 +24,47 @@ def axis_of(axis: int, rank: int) -> int:
         >>> axis_of(-1, 3)
         2
     """
-    if not -rank <= axis < rank:
+    try:
+        place = operator.index(axis)
+    except TypeError:
+        place = rank
+    if not -rank <= place < rank:
         raise ShapeError(
-            f"axis {axis} of a tensor of {rank} axes", f"{-rank} to {rank - 1}", "Pass an axis it has."
+            f"axis {axis!r} of a tensor of {rank} axes", f"{-rank} to {rank - 1}", "Pass an axis it has."
         )
-    return axis % rank
+    return place % rank
 
 
 def axes_of(axes: Axes | None, rank: int) -> Shape:
     """Axes counted from the front, all of them for None; ShapeError for one twice."""
     if axes is None:
         return tuple(range(rank))
-    resolved = tuple(
-        axis_of(axis, rank) for axis in ((axes,) if isinstance(axes, int | np.integer) else axes)
-    )
+    resolved = tuple(axis_of(axis, rank) for axis in _each(axes))
     if len(set(resolved)) != len(resolved):
         raise ShapeError(f"axes {axes} name an axis twice", "distinct axes", "Name each axis once.")
     return resolved
+
+
+def _each(axes: Any) -> Sequence[Any]:
+    """One axis, or a sequence or array of them, as a sequence."""
+    several = isinstance(axes, Sequence) or (isinstance(axes, np.ndarray) and axes.ndim)
+    return axes if several else (axes,)
+
+
+def lengths_of(shape: Any) -> Shape:
+    """A shape given as an integer or a sequence of them, as a tuple.
+
+    Raises:
+        ShapeError: If a length is no integer.
+
+    Example:
+        >>> lengths_of(3), lengths_of([2, -1])
+        ((3,), (2, -1))
+    """
+    try:
+        return tuple(map(operator.index, _each(shape)))
+    except TypeError:
+        raise ShapeError(f"the shape {shape!r}", "integer lengths", "Pass a tuple of integers.") from None
 
 
 def places_of(indices: Any, n: int, axis: int) -> Array:
@@ -52,7 +77,12 @@ def places_of(indices: Any, n: int, axis: int) -> Array:
         >>> places_of([0, -1], 4, 0).tolist()
         [0, 3]
     """
-    index = np.asarray(indices)
+    try:
+        index = np.asarray(indices)
+    except ValueError:
+        raise IndexingError(
+            f"axis {axis} is indexed by rows of unequal lengths", "one array of integers", "Pad the rows."
+        ) from None
     if index.size == 0 and index.dtype.kind == "f":
         index = index.astype(np.int64)
     if index.dtype.kind not in "iu":

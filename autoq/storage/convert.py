@@ -74,6 +74,8 @@ def _quantize(x: Array, scheme: QuantScheme, scales: Any, draw: Any, amax: float
             "a draw of a Generator",
             "Pass rng=autoq.Generator(seed).",
         )
+    if draw is not None and not isinstance(draw, tuple):
+        raise ArgumentError(f"draw={draw!r}", "a draw of a Generator", "Pass rng.draw().")
     grid = grid_shape(x.shape, scheme.extents(x.ndim))
     if scheme.nonfinite == "raise":
         refuse_nonfinite(x, scheme)
@@ -175,6 +177,8 @@ def dequantize(
         if target.size:
             _decode(words, scales, tensor_scale, plan, target)
         return target
+    if out is None and isinstance(dtype, QuantScheme):
+        raise DTypeError(f"dequantize to {dtype.name}", ", ".join(FLOATS), "Decode, then quantize.")
     result = np.empty(shape, dtype) if out is None else out
     _decode_into(result, words, scales, tensor_scale, scheme, shape)
     return result

@@ -78,11 +78,15 @@ def encode_whole(x: Array, scheme: QuantScheme, out: Packed, options: dict[str, 
 def encode_blocks(x: Array, scheme: QuantScheme, out: Packed, options: dict[str, Any]) -> None:
     """Encode with blocks across lines: gather blocks, encode them to codes, pack the codes by lines."""
     given = options.pop("given")
-    extents = scheme.extents(x.ndim)
-    values, counts = to_blocks(as_float32(x), extents)
+    block = scheme.block or ()
+    lead = x.ndim - len(block)
+    extents = (1,) * min(lead, 1) + block
+    shape = (-1,) * min(lead, 1) + x.shape[lead:]  # the leading axes as one: NumPy's arrays have 64 at most
+    stacked = as_float32(x).reshape(shape)
+    values, counts = to_blocks(stacked, extents)
     index = None
     if options["draw"] is not None:
-        index = to_blocks(np.arange(x.size).reshape(x.shape), extents).values
+        index = to_blocks(np.arange(x.size).reshape(shape), extents).values
     codes = np.empty(values.shape, np.uint8)
     kernels().quantize_blocks(
         values,
@@ -96,4 +100,4 @@ def encode_blocks(x: Array, scheme: QuantScheme, out: Packed, options: dict[str,
     )
     if OBSERVERS:
         launched("quantize_blocks", x.size)
-    pack(from_blocks(codes, x.shape, extents), scheme.element_bits, out.words)
+    pack(from_blocks(codes, stacked.shape, extents).reshape(x.shape), scheme.element_bits, out.words)

@@ -13,6 +13,7 @@ from .layout import Array, Geometry, Shape
 from .qtensor import QTensor
 
 FULL = slice(None)
+MOST_AXES = 64  # NumPy's own limit
 
 
 class Parsed(NamedTuple):
@@ -48,7 +49,7 @@ def getitem(q: QTensor, index: Any) -> tuple[Any, str]:
         ('view', 'copy')
     """
     parts = index if isinstance(index, tuple) else (index,)
-    arrays = [np.asarray(part) for part in parts if _is_array(part)]
+    arrays = [_as_array(part) for part in parts if _is_array(part)]
     if len(arrays) > 1 or any(array.ndim > 1 and array.dtype.kind == "b" for array in arrays):
         return _several_arrays(q, parts)
     parsed = parse(index, q.shape)
@@ -93,6 +94,15 @@ def _lines_picked(q: QTensor, parts: tuple[Any, ...]) -> QTensor:
     return QTensor.make(words, scales, q.tensor_scale, q.scheme, shape)
 
 
+def _as_array(part: Any) -> Array:
+    try:
+        return np.asarray(part)
+    except ValueError:
+        raise IndexingError(
+            f"index {part}, rows of unequal lengths", "arrays of integers or booleans", "Pad the rows."
+        ) from None
+
+
 def _axes_used(part: Any) -> int:
     if part is None or part is Ellipsis:
         return 0
@@ -123,7 +133,7 @@ def parse(index: Any, shape: Shape) -> Parsed:
         if isinstance(part, slice):
             if part != FULL:
                 picks[axis] = part
-            result.append(len(range(*part.indices(n))))
+            result.append(_length(part, n))
         elif _is_integer(part):
             place = int(places_of(part, n, axis))
             picks[axis] = slice(place, place + 1)
@@ -132,7 +142,21 @@ def parse(index: Any, shape: Shape) -> Parsed:
             picks[axis], array_at, array_ndim = places.reshape(-1), len(result), places.ndim
             result += places.shape
         axis += 1
+    if len(result) > MOST_AXES:
+        raise IndexingError(
+            f"an index whose result has {len(result)} axes", f"at most {MOST_AXES}", "Insert fewer axes."
+        )
     return Parsed(picks, tuple(result), array_at, array_ndim, _apart(parts))
+
+
+def _length(part: slice, n: int) -> int:
+    """How many of ``n`` places a slice keeps."""
+    try:
+        return len(range(*part.indices(n)))
+    except (TypeError, ValueError) as error:
+        raise IndexingError(
+            f"index {part}: {error}", "slices of integers and None, with a step other than 0", "Correct it."
+        ) from None
 
 
 def _expanded(index: tuple[Any, ...], shape: Shape) -> list[Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from typing import Any
 
@@ -85,8 +86,8 @@ def given_scales(scales: Any, grid: Shape, scheme: QuantScheme) -> tuple[Array |
                 "(block_scales, tensor_amax) for a two-level scheme",
                 "Pass the largest magnitude of the tensor beside the block scales.",
             )
-        scales, amax = scales[0], float(np.float32(scales[1]))
-    given = float_array(scales)
+        scales, amax = scales[0], _given_amax(scales[1], scheme)
+    given = _given_array(scales, scheme)
     if given.shape != grid and given.size != 1:
         raise ShapeError(
             f"given scales have the shape {given.shape}",
@@ -96,6 +97,40 @@ def given_scales(scales: Any, grid: Shape, scheme: QuantScheme) -> tuple[Array |
     return np.ascontiguousarray(
         np.broadcast_to(as_float32(given).reshape(given.shape or (1,) * len(grid)), grid)
     ), amax
+
+
+def _given_array(scales: Any, scheme: QuantScheme) -> Array:
+    try:
+        given = float_array(scales)
+    except ValueError:  # also a pair for a scheme of one level
+        raise ShapeError(
+            f"{scheme.name}: given scales of unequal lengths",
+            "an array of one scale a block, or a single scale",
+            "Pass an array; a pair (block_scales, tensor_amax) is for two-level schemes.",
+        ) from None
+    with np.errstate(over="ignore"):
+        outside = ~((given >= 0) & np.isfinite(given.astype(FLOAT32)))
+    if outside.any():
+        raise ArgumentError(
+            f"{scheme.name}: a given scale is {given[outside].reshape(-1)[0]}",
+            "finite scales of at least 0",
+            "Leave scales out, so that they are taken from the values.",
+        )
+    return given
+
+
+def _given_amax(amax: Any, scheme: QuantScheme) -> float:
+    try:
+        value = float(np.float32(amax)) if amax is not None else math.nan
+    except (TypeError, ValueError):
+        value = math.nan
+    if not 0 <= value < math.inf:
+        raise ArgumentError(
+            f"{scheme.name}: the given tensor amax is {amax!r}",
+            "one finite number of at least 0",
+            "Pass the largest magnitude of the tensor.",
+        )
+    return value
 
 
 def finite_amax(x: Array) -> float:

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from ..errors import ArgumentError, ShapeError
-from .axes import Axes, axes_of, axis_of, places_of
+from .axes import Axes, axes_of, axis_of, lengths_of, places_of
 from .gather import Pick, gather, worst
 from .index import getitem as getitem
 from .join import concat as concat
@@ -37,11 +37,9 @@ def permute_dims(q: QTensor, axes: Sequence[int]) -> tuple[QTensor, str]:
         >>> permute_dims(q, (2, 0, 1))[0].shape
         (32, 2, 3)
     """
-    resolved = axes_of(tuple(axes), q.ndim)
+    resolved = () if axes is None else axes_of(axes, q.ndim)
     if len(resolved) != q.ndim:
-        raise ShapeError(
-            f"permute_dims: axes {tuple(axes)} of {q.ndim} axes", "every axis once", "Name all axes."
-        )
+        raise ShapeError(f"permute_dims: axes {axes} of {q.ndim} axes", "every axis once", "Name all axes.")
     shape = tuple(q.shape[axis] for axis in resolved)
     layout = q.layout.permuted(resolved)
     return QTensor.make(q.words, q.scales, q.tensor_scale, q.scheme, shape, layout), "view"
@@ -49,8 +47,9 @@ def permute_dims(q: QTensor, axes: Sequence[int]) -> tuple[QTensor, str]:
 
 def expand_dims(q: QTensor, axis: Axes) -> tuple[QTensor, str]:
     """Axes of size 1 at positions ``axis`` of the result: a view."""
-    count = 1 if isinstance(axis, int | np.integer) else len(axis)
-    new = set(axes_of(axis, q.ndim + count))
+    axes = tuple(axis) if isinstance(axis, Sequence) else (axis,)
+    count = len(axes)
+    new = set(axes_of(axes, q.ndim + count))
     sizes = iter(q.shape)
     shape = tuple(1 if i in new else next(sizes) for i in range(q.ndim + count))
     return reshape(q, shape)
@@ -81,7 +80,7 @@ def broadcast_to(q: QTensor, shape: Sequence[int]) -> tuple[QTensor, str]:
         >>> wide.shape, how, wide.nbytes
         ((5, 32), 'view', 33)
     """
-    target = tuple(int(n) for n in shape)
+    target = lengths_of(shape)
     missing = len(target) - q.ndim
     fits = missing >= 0 and all(n in (1, m) for n, m in zip(q.shape, target[missing:], strict=True))
     if not fits or min(target, default=0) < 0:

@@ -9,7 +9,9 @@ import numpy as np
 
 from ..errors import DTypeError, ShapeError
 from ..schemes import QuantScheme
+from ..schemes import scheme as find_scheme
 from . import convert
+from .axes import lengths_of
 from .inputs import FLOAT32
 from .interop import Interop
 from .layout import Array, Layout, Shape, grid_shape, words_shape
@@ -65,8 +67,8 @@ class QTensor(LayoutMethods, Interop):
         layout: Layout | None = None,
     ) -> None:
         self.words, self.scales, self.scheme = words, scales, scheme
-        self.tensor_scale = None if tensor_scale is None else np.float32(tensor_scale)
-        self.shape = tuple(int(n) for n in shape)
+        self.tensor_scale = None if tensor_scale is None else _one_float(tensor_scale)
+        self.shape = lengths_of(shape)
         self.layout = Layout.identity(len(self.shape)) if layout is None else layout
         _check(self)
 
@@ -86,8 +88,19 @@ class QTensor(LayoutMethods, Interop):
         return q
 
     @classmethod
-    def quantize(cls, array: Array, scheme: QuantScheme, scales: Any = None, draw: Any = None) -> QTensor:
-        """Encode an array; arguments and errors of :func:`autoq.storage.convert.quantize`."""
+    def quantize(
+        cls, array: Array, scheme: QuantScheme | str, scales: Any = None, draw: Any = None
+    ) -> QTensor:
+        """Encode an array; arguments and errors of :func:`autoq.storage.convert.quantize`.
+
+        The scheme may be given by its name; of an unknown one the nearest is named.
+
+        Example:
+            >>> QTensor.quantize([[1.0, 2.0, 3.0]], "mxfp4")
+            QTensor(mxfp4, shape=(1, 3), 5 bytes)
+        """
+        if type(scheme) is not QuantScheme:
+            scheme = find_scheme(scheme)
         packed = convert.quantize(array, scheme, scales=scales, draw=draw)
         shape = array.shape if isinstance(array, np.ndarray) else np.shape(array)
         return QTensor.make(*packed, scheme, shape)
@@ -148,9 +161,10 @@ class QTensor(LayoutMethods, Interop):
             >>> QTensor.quantize(np.arange(3, dtype=np.float32), scheme("mxfp8")).dequantize().tolist()
             [0.0, 1.0, 2.0]
         """
-        if out is not None and out.shape != self.shape:
+        if out is not None and getattr(out, "shape", None) != self.shape:
+            given = f"has the shape {out.shape}" if isinstance(out, np.ndarray) else f"is {out!r}"
             raise ShapeError(
-                f"dequantize: out has the shape {out.shape}", str(self.shape), "Pass out of that shape."
+                f"dequantize: out {given}", f"an array of {self.shape}", "Pass out of that shape."
             )
         if self.layout.is_identity:
             return convert.dequantize(
@@ -176,11 +190,15 @@ class QTensor(LayoutMethods, Interop):
             >>> q[::2].shares_memory(q), q.copy().shares_memory(q)
             (True, False)
         """
-        return np.shares_memory(self.words, other.words)
+        return isinstance(other, QTensor) and np.shares_memory(self.words, other.words)
 
     def same_bits(self, other: QTensor) -> bool:
         """Whether shape, canonical scheme, codes, scales and tensor scale are equal bit for bit (S39)."""
-        if self.shape != other.shape or self.scheme.canonical() != other.scheme.canonical():
+        if (
+            not isinstance(other, QTensor)
+            or self.shape != other.shape
+            or self.scheme.canonical() != other.scheme.canonical()
+        ):
             return False
         mine, theirs = self._logical(self.scales), other._logical(other.scales)
         return (
@@ -192,6 +210,15 @@ class QTensor(LayoutMethods, Interop):
 
 
 _new = object.__new__
+
+
+def _one_float(value: Any) -> np.float32:
+    try:
+        return np.float32(value)
+    except (TypeError, ValueError):
+        raise DTypeError(
+            f"QTensor: a tensor scale {value!r}", "a float32, or None", "Pass the scale of the tensor."
+        ) from None
 
 
 def _own_bytes(array: Array) -> int:
@@ -206,6 +233,8 @@ def _check(q: QTensor) -> None:
         raise DTypeError(
             f"QTensor: the scheme is {q.scheme!r}", "a QuantScheme", "Look it up: autoq.scheme(name)."
         )
+    if not isinstance(q.layout, Layout):
+        raise DTypeError(f"QTensor: the layout is {q.layout!r}", "a Layout, or None", "Leave it out.")
     if sorted(q.layout.order) != list(range(len(q.shape))) or min(q.shape, default=0) < 0:
         raise ShapeError(
             f"QTensor: axis order {q.layout.order} for the shape {q.shape}",

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from ..errors import ShapeError
+from .axes import lengths_of
 from .gather import encoded
 from .layout import Array, Shape, grid_shape, words_shape
 from .packing import pack, unpack
@@ -26,7 +27,7 @@ def resolve_shape(old: Shape, new: int | Sequence[int]) -> Shape:
         >>> resolve_shape((4, 6), (2, -1))
         (2, 12)
     """
-    shape = tuple(int(n) for n in (new if isinstance(new, Sequence | np.ndarray) else (new,)))
+    shape = lengths_of(new)
     known = math.prod(n for n in shape if n != -1)
     size = math.prod(old)
     unknown = shape.count(-1)

@@ -7,13 +7,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from autoq.context import OBSERVERS, Context, current
-from autoq.errors import DTypeError, ShapeError, UndifferentiableError
+from autoq.errors import AutoqError, DTypeError, ShapeError, UndifferentiableError
 from autoq.schemes import QuantScheme
 from autoq.storage import QTensor
 from autoq.storage.tiles import map_tiles
 from autoq.tape.node import Node, compute_dtype
-from autoq.tape.op import REGISTRY, Op, check_given
+from autoq.tape.op import REGISTRY, Op
 from autoq.tape.plan import Plan, make_plan
+from autoq.tape.refusal import REFUSALS, check_given, refusal
 from autoq.types import INHIBIT, PROPAGATE, TensorType, as_dtype, bool_, float32, float64
 
 if TYPE_CHECKING:
@@ -56,22 +57,29 @@ def run(op: Op, operands: tuple[Any, ...], static: dict[str, Any], out_dtype: An
         static = {**op.defaults, **static}
     for x in operands:
         if not isinstance(x, _Tensor):
-            operands = _as_operands(operands)
+            operands = _as_operands(op, operands)
             break
-    out_dtype = None if out_dtype is None else as_dtype(out_dtype)
-    if OBSERVERS:
-        observer = current().observer
-        if observer is not None:
-            return observer.op(_proceed, op, operands, static, out_dtype)
-    return _RUN[op.kind](op, operands, static, out_dtype)
+    try:
+        out_dtype = None if out_dtype is None else as_dtype(out_dtype)
+        if OBSERVERS:
+            observer = current().observer
+            if observer is not None:
+                return observer.op(_proceed, op, operands, static, out_dtype)
+        return _RUN[op.kind](op, operands, static, out_dtype)
+    except AutoqError:
+        raise
+    except REFUSALS as error:
+        raise refusal(op, operands, static, error) from error
 
 
 def _proceed(op: Op, operands: tuple[Any, ...], static: dict[str, Any], out_dtype: Any) -> Tensor:
     return _RUN[op.kind](op, operands, static, out_dtype)
 
 
-def _as_operands(operands: tuple[Any, ...]) -> tuple[Any, ...]:
-    """Tensors, numbers and None; at least one tensor."""
+def _as_operands(op: Op, operands: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Tensors, numbers and None, at least one tensor; of a sequence of operands tensors alone."""
+    if op.variadic:
+        return tuple([x if isinstance(x, _Tensor) else _make_tensor(x) for x in operands])
     inputs = [as_operand(x) for x in operands]
     if inputs and not any(isinstance(x, _Tensor) for x in inputs):
         inputs[0] = _make_tensor(inputs[0])
@@ -95,9 +103,9 @@ def _native(op: Op, a: Any, b: Any, x: Any, y: Any, out_type: TensorType) -> Ten
     """An element-wise op on operands of one native type: nothing to resolve, decode or encode."""
     try:
         value = op.forward(x, y)
-    except ValueError:
+    except REFUSALS as error:
         _check_broadcast(op, [x, y])
-        raise
+        raise refusal(op, (a, b), _NO_STATICS, error) from error
     if value.__class__ is not np.ndarray:
         value = np.asarray(value)
     node = None
@@ -116,7 +124,9 @@ def as_operand(x: Any) -> Any:
     if x is None or type(x) in (float, int, bool):
         return x
     if isinstance(x, np.generic):
-        return x.item() if not isinstance(x, np.complexfloating) else _no_complex(x)
+        if isinstance(x, np.complexfloating):
+            return _no_complex(x)
+        return x.item() if isinstance(x, np.number | np.bool_) else _make_tensor(x)
     return _make_tensor(x)
 
 
@@ -194,7 +204,7 @@ def _run_float(op: Op, operands: tuple[Any, ...], static: dict[str, Any], out_dt
     if packed and op.elementwise and _worth_tiling(operands):
         value, out_type = _tiled(op, operands, static, out_type, compute)
     else:
-        work = float64 if context.exact and op.accumulates else compute
+        work = float64 if context.exact and op.accumulates and compute is float32 else compute
         decode = decoded if op.integers else as_floats
         arrays = [decode(x, work) for x in operands]
         try:
@@ -234,11 +244,6 @@ def _forward(op: Op, arrays: list[Any], static: dict[str, Any], dtype: Any = flo
         if op.elementwise and not isinstance(error, ShapeError):
             _check_broadcast(op, arrays)
         raise
-    except (TypeError, AttributeError):
-        check_given(op, arrays)
-        raise
-    except OverflowError:
-        raise _too_large(op, arrays) from None
     return value if type(value) is np.ndarray else np.asarray(value)
 
 
@@ -284,11 +289,20 @@ def _reduced_last(x: Any, static: dict[str, Any]) -> bool:
 
 def _run_index(op: Op, operands: tuple[Any, ...], static: dict[str, Any], out_dtype: Any) -> Tensor:
     dtypes = [x._type.dtype for x in operands if isinstance(x, _Tensor)]
+    for x in operands:
+        if x is None:
+            check_given(op, operands)
     floats = [d for d in dtypes if isinstance(d, QuantScheme) or d.kind not in "biu"]
     arrays = [
         decoded(x, compute_dtype(floats)) if _is_float(x) else getattr(x, "_value", x) for x in operands
     ]
     value = _forward(op, arrays, static)
+    if isinstance(out_dtype, QuantScheme):
+        raise DTypeError(
+            f"{op.name}: out_dtype={out_dtype.name}.",
+            "bool, integer and float dtypes",
+            "Indices and truth values have no scale to be quantized by; cast them to a float first.",
+        )
     if out_dtype is not None:
         value = value.astype(out_dtype, copy=False)
     return _AutodiffTensor(value, TensorType(value.dtype))
@@ -299,6 +313,8 @@ def _is_float(x: Any) -> bool:
 
 
 def _run_layout(op: Op, operands: tuple[Any, ...], static: dict[str, Any], out_dtype: Any) -> Tensor:
+    if not operands:
+        raise ShapeError(f"{op.name} of no tensors.", "at least one", "Skip the call for an empty list.")
     first = operands[0]
     if op.variadic and any(x._type is not first._type or _two_storages(x, first) for x in operands[1:]):
         return _run_float(op, operands, static, out_dtype)

@@ -7,13 +7,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from autoq.errors import ArgumentError, DTypeError
+from autoq.random import Generator
 from autoq.schemes import QuantScheme
 from autoq.schemes import scheme as scheme_named
 from autoq.tape.apply import apply, as_operand
+from autoq.tape.stored import real_array
 from autoq.types import as_dtype
 
 if TYPE_CHECKING:
-    from autoq.random import Draw, Generator
+    from autoq.random import Draw
     from autoq.tape.tensor import AutodiffQTensor, Tensor
 
 ESTIMATORS = ("identity", "clip")
@@ -69,8 +71,8 @@ def quantize(
         target = target.replace(rounding=rounding)
     _check_estimator(ste, scales)
     operand = as_operand(x)
-    if not getattr(operand, "shape", ()) and not hasattr(operand, "_type"):
-        operand = as_operand(np.asarray(operand, np.float32))
+    if not hasattr(operand, "_type"):
+        operand = as_operand(np.asarray(real_array(operand, "quantize: x"), np.float32))
     if not operand.tensor_type.is_float:
         raise DTypeError(
             f"quantize of a {operand.dtype.name} tensor.",
@@ -113,13 +115,22 @@ def draw_for(scheme: QuantScheme, rng: Generator | None, path: str) -> Draw | No
     """The draw of a stochastic cast; None for rounding to nearest (S41)."""
     if scheme.rounding == "nearest":
         return None
-    if rng is None:
-        raise ArgumentError(
-            f"{path} with rounding={scheme.rounding!r} without a generator.",
-            "rng=aq.Generator(seed)",
-            "Pass rng=, so that the draws can be repeated.",
-        )
-    return rng.draw(path)
+    return generator(rng, f"{path} with rounding={scheme.rounding!r}").draw(path)
+
+
+def generator(rng: Any, owner: str) -> Generator:
+    """The generator that a call was given; nothing random runs without one (S41).
+
+    Raises:
+        ArgumentError: Naming ``owner``, for None or anything else.
+    """
+    if isinstance(rng, Generator):
+        return rng
+    raise ArgumentError(
+        f"{owner} without a generator." if rng is None else f"{owner}: rng is {rng!r}.",
+        "rng=aq.Generator(seed)",
+        "Pass rng=, so that the draws can be repeated.",
+    )
 
 
 def quantize_grad(x: Tensor, scheme: QuantScheme | str, *, rng: Generator | None = None) -> Tensor:
@@ -138,4 +149,11 @@ def quantize_grad(x: Tensor, scheme: QuantScheme | str, *, rng: Generator | None
         tensor([[1.0428572 7.3      ]], float32)
     """
     target = as_scheme(scheme)
+    operand = as_operand(x)
+    if hasattr(operand, "_type") and not operand.tensor_type.is_float:
+        raise DTypeError(
+            f"quantize_grad of a {operand.dtype.name} tensor, which has no gradient.",
+            "float and quantized tensors",
+            "Cast it with .astype(aq.float32) first.",
+        )
     return apply("quantize_grad", x, scheme=target, draw=draw_for(target, rng, "quantize_grad"))

@@ -6,7 +6,7 @@ import inspect
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from autoq.errors import ArgumentError
+from autoq.errors import ArgumentError, DTypeError
 from autoq.tape.apply import run
 from autoq.tape.op import Op
 
@@ -55,7 +55,7 @@ def function(op: Op) -> Callable[..., Tensor]:
             arguments, named = _bound(op, defaults, arguments, named)
         elif tail:
             arguments += tail
-        return run(op, tuple(arguments[0]) if op.variadic else arguments, named, out_dtype)
+        return run(op, _sequence(op, arguments[0]) if op.variadic else arguments, named, out_dtype)
 
     call.op = op  # type: ignore[attr-defined]
     call.__name__ = call.__qualname__ = op.name
@@ -63,6 +63,18 @@ def function(op: Op) -> Callable[..., Tensor]:
     call.__module__ = "autoq"
     call.__signature__ = _signature(op, defaults)  # type: ignore[attr-defined]
     return call
+
+
+def _sequence(op: Op, given: Any) -> tuple[Any, ...]:
+    """The operands of an op that takes a sequence of them."""
+    try:
+        return tuple(given)
+    except TypeError:
+        raise DTypeError(
+            f"{op.name}: a {type(given).__name__} for {op.operands[0]}.",
+            "a list or tuple of tensors",
+            "Put the tensors into a list.",
+        ) from None
 
 
 def _bound(

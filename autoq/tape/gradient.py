@@ -15,6 +15,7 @@ from autoq.tape.apply import apply, decoded
 from autoq.tape.delivery import add_to_grad, passed, tensor_of
 from autoq.tape.namespace import RAW, RECORDED
 from autoq.tape.node import LEAF, Node
+from autoq.tape.stored import real_array
 from autoq.tape.tensor import AutodiffTensor, Tensor
 from autoq.types import float32, float64
 
@@ -79,10 +80,14 @@ def seed(tensor: Tensor, gradient: Any, create_graph: bool) -> Any:
         gradient = np.ones(tensor.shape, dtype)
     g: Any
     if create_graph:
-        g = gradient if isinstance(gradient, Tensor) else tensor_of(np.array(gradient, dtype))
+        g = gradient
+        if not isinstance(g, Tensor):
+            g = tensor_of(np.array(real_array(gradient, "the gradient"), dtype))
         g = g.dequantize() if g._type.is_quantized else g
     else:
-        g = np.array(decoded(gradient, dtype) if isinstance(gradient, Tensor) else gradient, dtype)
+        if gradient.__class__ is not np.ndarray or gradient.dtype is not dtype:
+            gradient = real_array(gradient, "the gradient")
+        g = np.array(gradient, dtype)
     if g.shape != tensor.shape:
         raise ShapeError(
             f"a gradient of shape {g.shape} for a tensor of shape {tensor.shape}.",

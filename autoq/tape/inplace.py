@@ -4,16 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-
 from autoq.context import current
-from autoq.errors import GradientError, ShapeError
+from autoq.errors import DTypeError, GradientError, ShapeError
+from autoq.schemes import QuantScheme
 from autoq.storage import QTensor
 from autoq.storage.update import updated, write
 from autoq.tape.apply import apply, plain
 from autoq.tape.methods import Methods
-from autoq.tape.stored import stored
-from autoq.types import TensorType
+from autoq.tape.stored import real_array, stored
+from autoq.types import TensorType, dtype_name
 
 
 class InPlace(Methods):
@@ -34,7 +33,7 @@ class InPlace(Methods):
             ShapeError: Data of another shape.
         """
         _check_mutable(self, "assign")
-        value = stored(data, self._type.dtype)
+        value = stored(_fitting("assign", data, self), self._type.dtype)
         shape = self._value.shape
         if value.shape != shape:
             raise ShapeError(
@@ -46,11 +45,13 @@ class InPlace(Methods):
     def __setitem__(self, index: Any, data: Any) -> None:
         _check_mutable(self, "x[...] = v")
         if type(self._value) is QTensor:
-            self._value = updated(self._value, plain(index), np.asarray(data))
+            values = _fitting("x[...] = v", real_array(data, "the value"), self)
+            self._value = updated(self._value, plain(index), values)
         else:
+            values = _fitting("x[...] = v", real_array(data, "the value"), self).astype(self._value.dtype)
             if not self._value.flags.writeable:
                 self._value = self._value.copy()
-            write(self._value, plain(index), np.asarray(data))
+            write(self._value, plain(index), values)
         self._version[0] += 1
 
     def __iadd__(self, other: Any) -> Any:
@@ -69,6 +70,8 @@ class InPlace(Methods):
 def _updated(x: Any, op: str, other: Any) -> Any:
     """``x op= other`` on an untracked tensor, in its own dtype (S12)."""
     _check_mutable(x, f"in-place {op}")
+    if not x._type.is_float and (op == "div" or not isinstance(other, int | bool)):
+        _fitting(f"in-place {op}", apply(op, x.detach(), other), x)
     result = apply(op, x.detach(), other, out_dtype=x._type.dtype)
     if result.shape != x.shape:
         raise ShapeError(
@@ -82,6 +85,23 @@ def _updated(x: Any, op: str, other: Any) -> Any:
         x._value[...] = result._value
     x._version[0] += 1
     return x
+
+
+# The kinds of values that tensors of a kind take without loss of their meaning.
+_HELD = {"b": "b", "i": "biu", "u": "biu"}
+
+
+def _fitting(what: str, data: Any, target: Any) -> Any:
+    """The data, unless they are floats for a tensor of integers or bools, which would be cut off."""
+    dtype = data.dtype if hasattr(data, "dtype") else real_array(data, "the value").dtype
+    own = target._type.dtype
+    if not target._type.is_float and (isinstance(dtype, QuantScheme) or dtype.kind not in _HELD[own.kind]):
+        raise DTypeError(
+            f"{what}: {dtype_name(dtype)} values for a tensor of {dtype_name(own)}.",
+            "integers for integers, bools for bools",
+            "Cast the tensor with .astype first, or the values if they are to be cut off.",
+        )
+    return data
 
 
 def _check_mutable(x: Any, what: str) -> None:

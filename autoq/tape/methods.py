@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from autoq.errors import DTypeError
 from autoq.tape.apply import apply, binary
 from autoq.tape.arranging import Arranging
 from autoq.tape.elementary import Elementary
@@ -100,7 +101,18 @@ class Operators:
         return apply("not_equal", self, other) if _comparable(other) else NotImplemented
 
     def __invert__(self) -> Tensor:
-        return apply("logical_not", self)
+        return apply("logical_not", _truths("~", self))
+
+    def __and__(self, other: Any) -> Tensor:
+        return apply("logical_and", _truths("&", self), _truths("&", other))
+
+    def __or__(self, other: Any) -> Tensor:
+        return apply("logical_or", _truths("|", self), _truths("|", other))
+
+    def __xor__(self, other: Any) -> Tensor:
+        return apply("not_equal", _truths("^", self), _truths("^", other))
+
+    __rand__, __ror__, __rxor__ = __and__, __or__, __xor__
 
     def __getitem__(self, index: Any) -> Tensor:
         return apply("getitem", self, index=index)
@@ -109,6 +121,18 @@ class Operators:
 def _comparable(other: Any) -> bool:
     """Whether ``==`` with it is element-wise; None, strings and the like are merely unequal."""
     return isinstance(other, (*NUMERIC, Operators, list))
+
+
+def _truths(operator: str, x: Any) -> Any:
+    """The operand of a logical operator: a bool, or an array or tensor of them."""
+    dtype = getattr(x, "dtype", None)
+    if isinstance(x, bool) or (isinstance(dtype, np.dtype) and dtype == np.bool_):
+        return x
+    raise DTypeError(
+        f"{operator} of a {getattr(dtype, 'name', None) or type(x).__name__}.",
+        "bools, and tensors of them",
+        "Compare first, (x > 0) & (y > 0); aq.logical_and and the like take any number as true or false.",
+    )
 
 
 class Methods(Operators, Elementary, Arranging):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import sys
-from collections.abc import Callable, Container, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -82,6 +82,7 @@ class Op:
     doc: str = ""
     statics: tuple[str, ...] = field(default=(), init=False)
     defaults: Mapping[str, Any] = field(default_factory=dict, init=False)
+    optional: frozenset[str] = field(default=frozenset(), init=False)
     rules: tuple[Rule | None, ...] = field(default=(), init=False)
     reads: dict[int, Container[int]] = field(default_factory=dict, init=False)
 
@@ -94,6 +95,7 @@ class Op:
         object.__setattr__(self, "operands", operands)
         object.__setattr__(self, "statics", statics)
         object.__setattr__(self, "defaults", _defaults(self))
+        object.__setattr__(self, "optional", _optional(self))
         object.__setattr__(self, "rules", _rules(self))
 
     @property
@@ -129,25 +131,6 @@ def register(op: Op) -> Op:
     return op
 
 
-def check_given(op: Op, operands: Sequence[Any]) -> None:
-    """Raise if an operand that may not be left out is None.
-
-    Raises:
-        ArgumentError: Naming the operand.
-    """
-    try:
-        parameters = dict(inspect.signature(op.forward).parameters)
-    except ValueError:  # NumPy ufuncs, which need all their operands
-        parameters = {}
-    for name, x in zip(op.operands, operands, strict=False):
-        if x is None and (name not in parameters or parameters[name].default is inspect.Parameter.empty):
-            raise ArgumentError(
-                f"{op.name}: operand {name!r} is None.",
-                "a tensor, an array or a number",
-                f"Pass {name}; see help(aq.{op.name}).",
-            ) from None
-
-
 def _signature(op: Op) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """The names of the operands and of the static arguments."""
     if isinstance(op.forward, np.ufunc):  # its keywords (out, where, ...) are none of ours
@@ -168,6 +151,14 @@ def _defaults(op: Op) -> dict[str, Any]:
     return {
         n: parameters[n].default for n in op.statics if parameters[n].default is not inspect.Parameter.empty
     }
+
+
+def _optional(op: Op) -> frozenset[str]:
+    """The operands that may be None."""
+    if isinstance(op.forward, np.ufunc):
+        return frozenset()
+    parameters = inspect.signature(op.forward).parameters
+    return frozenset(n for n in op.operands if n in parameters and parameters[n].default is None)
 
 
 def _rules(op: Op) -> tuple[Rule | None, ...]:

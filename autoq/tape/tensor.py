@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -11,7 +12,7 @@ from autoq.context import current
 from autoq.errors import DTypeError, GradientError, ShapeError
 from autoq.schemes import QuantScheme
 from autoq.storage import QTensor
-from autoq.tape.apply import apply, bind
+from autoq.tape.apply import apply, bind, plain
 from autoq.tape.hooks import Hooked
 from autoq.tape.node import LEAF, Node
 from autoq.tape.stored import copied
@@ -53,7 +54,7 @@ class Tensor(Hooked):
 
     @property
     def value(self) -> Any:
-        """What is stored: a NumPy array, or a QTensor."""
+        """The stored value, a NumPy array or a QTensor."""
         return self._value
 
     @property
@@ -88,7 +89,7 @@ class Tensor(Hooked):
 
     @property
     def device(self) -> str:
-        """Where the values are: ``"cpu"``."""
+        """The device that holds the values, ``"cpu"``."""
         return "cpu"
 
     @property
@@ -151,11 +152,25 @@ class Tensor(Hooked):
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
         return np.array(self.numpy(), dtype=dtype, copy=copy)
 
+    def __array_function__(self, function: Any, types: Any, args: Any, kwargs: Any) -> Any:
+        """NumPy functions take untracked tensors as arrays; of tracked ones they lose the gradient."""
+        given = [*args, *kwargs.values()]
+        if any(x._node is not None for x in _tensors_in(given)):
+            raise GradientError(
+                f"numpy.{function.__name__} of a tracked tensor, whose gradient would be lost.",
+                "functions of autoq and methods of tensors",
+                f"Use autoq's own {function.__name__} where it has one, or pass x.detach() or x.numpy().",
+            )
+        return function(*plain(args), **{name: plain(value) for name, value in kwargs.items()})
+
     def __repr__(self) -> str:
         if type(self._value) is QTensor:
             return f"<{type(self).__name__} {self.shape} {dtype_name(self.dtype)}{_marks(self)}>"
         text = np.array2string(self._value, separator=" ", prefix="tensor(")
         return f"tensor({text}, {dtype_name(self.dtype)}{_marks(self)})"
+
+    def __format__(self, spec: str) -> str:
+        return format(self.item(), spec) if spec else repr(self)
 
     def __reduce__(self) -> tuple[Any, ...]:
         if type(self._node) is Node:
@@ -305,6 +320,15 @@ def tensor(data: Any, dtype: Any = None, requires_grad: bool = False, device: st
 
 def _wrapped(value: Any, tensor_type: TensorType, node: Any = None) -> Tensor:
     return (AutodiffQTensor if type(value) is QTensor else AutodiffTensor)(value, tensor_type, node)
+
+
+def _tensors_in(arguments: Any) -> Iterator[Tensor]:
+    """The tensors among arguments, also within lists and tuples."""
+    for x in arguments:
+        if isinstance(x, Tensor):
+            yield x
+        elif isinstance(x, list | tuple):
+            yield from _tensors_in(x)
 
 
 def _rebuilt(cls: type[Tensor], value: Any, tensor_type: TensorType, node: Any, grad: Any) -> Tensor:

@@ -41,14 +41,16 @@ def value_and_grad(f: Callable[..., Any], argnums: ArgNums = 0) -> Callable[...,
         >>> value.item(), slope.item()
         (8.0, 12.0)
     """
-    positions = (argnums,) if isinstance(argnums, int) else tuple(argnums)
+    positions = _positions(argnums)
 
     @wraps(f)
     def differentiated(*args: Any, **kwargs: Any) -> tuple[Any, Any]:
-        if any(not -len(args) <= p < len(args) for p in positions):
+        if any(not -len(args) <= p < len(args) for p in positions) or (
+            len({p % len(args) for p in positions}) < len(positions)
+        ):
             raise ArgumentError(
                 f"argnums {argnums} of a call with {len(args)} positional arguments.",
-                "positions of positional arguments",
+                "positions of positional arguments, each once",
                 "Pass the argument by position, or correct argnums.",
             )
         with using(grad=True):
@@ -58,7 +60,7 @@ def value_and_grad(f: Callable[..., Any], argnums: ArgNums = 0) -> Callable[...,
                 replaced[p] = entered(args[p], inputs)
             start = next_position()
             result = f(*replaced, **kwargs)
-        output = result[0] if isinstance(result, tuple) else result
+        output = result[0] if isinstance(result, tuple) and result else result
         found = iter(gradients(single(output), inputs, None, start))
         out = tuple(mapped(args[p], lambda _: next(found), numbers=True) for p in positions)
         return result, out[0] if isinstance(argnums, int) else out
@@ -110,6 +112,12 @@ def vjp(f: Callable[..., Tensor], *args: Any) -> tuple[Tensor, Callable[[Any], A
         points = [entered(x, inputs) for x in args]
         start = next_position()
         value = f(*points)
+    if not isinstance(value, Tensor):
+        raise GradientError(
+            f"vjp of a function that returned a {type(value).__name__}.",
+            "one tensor",
+            "Return the tensor to be differentiated; stack several into one.",
+        )
 
     def pullback(cotangent: Any) -> tuple[Any, ...]:
         found = iter(gradients(value, inputs, cotangent, start))
@@ -159,6 +167,15 @@ def pulled(
 def entered(tree: Any, inputs: list[Tensor]) -> Any:
     """The nest with tracked tensors of its own in it, which ``inputs`` then holds too."""
     return mapped(tree, lambda x: _entered(x, inputs), numbers=True)
+
+
+def _positions(argnums: Any) -> tuple[int, ...]:
+    positions = (argnums,) if isinstance(argnums, int) else argnums
+    if not isinstance(positions, tuple | list) or any(not isinstance(p, int) for p in positions):
+        raise ArgumentError(
+            f"argnums {argnums!r}.", "an integer, or a tuple of them", "Pass positions of arguments."
+        )
+    return tuple(positions)
 
 
 def _entered(x: Any, inputs: list[Tensor]) -> Tensor:

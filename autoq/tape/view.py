@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from autoq.errors import DTypeError
 from autoq.storage import QTensor
 from autoq.tape.node import LEAF, Node
 from autoq.tape.tensor import Tensor
@@ -70,6 +71,10 @@ class Tape:
     @classmethod
     def of(cls, tensor: Tensor) -> Tape:
         """The tape that backward of this tensor would walk."""
+        if not isinstance(tensor, Tensor):
+            raise DTypeError(
+                f"Tape.of a {type(tensor).__name__}.", "tensors", "Pass the tensor that the tape ends in."
+            )
         items = _in_order(_behind(tensor))
         numbers = {item: i for i, item in enumerate(items)}
         types = {item: item._type if isinstance(item, Tensor) else item.type for item in items}

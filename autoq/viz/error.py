@@ -27,13 +27,13 @@ class TensorError(NamedTuple):
     flushed: float
 
 
-def tensor_error(name: str, values: Any, q: QTensor) -> TensorError:
+def tensor_error(name: str, values: Any, q: QTensor | Any) -> TensorError:
     """Compare ``values`` with ``q``, which encodes them.
 
     Args:
         name: What the tensor is.
-        values: Finite floats of the shape of ``q``.
-        q: Their encoding, in storage order.
+        values: Finite floats of the shape of ``q``: an array or a tensor.
+        q: Their encoding, in storage order; a tensor of a quantized dtype is read as its packed value.
 
     Example:
         >>> import autoq as aq
@@ -42,7 +42,7 @@ def tensor_error(name: str, values: Any, q: QTensor) -> TensorError:
         >>> round(error.sqnr, 1), error.saturated, error.flushed
         (23.9, 0.0, 0.25)
     """
-    exact = np.asarray(values, dtype=np.float64)
+    exact, q = np.asarray(values, dtype=np.float64), getattr(q, "qtensor", q)
     decoded = q.dequantize().astype(np.float64)
     noise = float(np.sum((exact - decoded) ** 2))
     sqnr = 10 * np.log10(float(np.sum(exact**2)) / noise) if noise else np.inf

@@ -17,28 +17,35 @@ if TYPE_CHECKING:
     from autoq.storage.qtensor import QTensor
 
 
-def loss_curves(train: Mapping[str, Sequence[float]], test: Mapping[str, Sequence[float]]) -> Figure:
-    """Cross-entropy after each epoch, on the training set and on the test set, one line a run.
+def loss_curves(
+    train: Mapping[str, Sequence[float]],
+    test: Mapping[str, Sequence[float]] | None = None,
+    label: str = "cross-entropy, nats",
+) -> Figure:
+    """A loss after each epoch, on the training set and on the test set, one line a run.
 
     Args:
-        train: Loss after epochs 1, 2, … by the name of the run, in nats.
-        test: The same on the test set.
+        train: Loss after epochs 1, 2, … by the name of the run.
+        test: The same on the test set; without it there is one panel.
+        label: What the loss is, and its unit.
 
     Example:
         >>> figure = loss_curves({"float32": [2.0, 1.0]}, {"float32": [2.1, 1.3]})
         >>> figure.axes[1].lines[0].get_ydata().tolist()
         [2.1, 1.3]
     """
-    figure, axes = new_figure(2, 9.0, 3.4, sharey=True)
-    for ax, losses, heading in zip(axes, (train, test), ("Training set", "Test set"), strict=True):
+    panels = {"Training set": train} if test is None else {"Training set": train, "Test set": test}
+    figure, axes = new_figure(len(panels), 4.5 * len(panels), 3.4, sharey=True)
+    for ax, (heading, losses) in zip(axes, panels.items(), strict=True):
         for position, values in enumerate(losses.values()):
             ax.plot(np.arange(1, len(values) + 1), values, color=colour(position), linewidth=1.5)
         ax.set_yscale("log")
+        ax.xaxis.get_major_locator().set_params(integer=True)
         ax.set_xlabel("epoch", fontsize=8.5)
         title(ax, heading)
-    axes[0].set_ylabel("cross-entropy, nats", fontsize=8.5)
-    runs = enumerate(test.items())
-    label_ends(axes[1], [(len(values), values[-1], name, colour(i)) for i, (name, values) in runs])
+    axes[0].set_ylabel(label, fontsize=8.5)
+    runs = enumerate((train if test is None else test).items())
+    label_ends(axes[-1], [(len(values), values[-1], name, colour(i)) for i, (name, values) in runs])
     return figure
 
 
@@ -104,7 +111,8 @@ def weight_histogram(weights: Mapping[str, tuple[Any, QTensor | None]], bins: in
     Weights are shown divided by the scale of their block, where the representable values stand still.
 
     Args:
-        weights: By the name of the run: the float weights, and their encoding or None.
+        weights: By the name of the run: the float weights, and their encoding or None; arrays and QTensors,
+            or tensors.
         bins: Bars a panel.
 
     Example:
@@ -116,6 +124,7 @@ def weight_histogram(weights: Mapping[str, tuple[Any, QTensor | None]], bins: in
     """
     figure, axes = new_figure(len(weights), max(4.5, 3.4 * len(weights)), 3.0)
     for ax, (name, (values, q)) in zip(axes, weights.items(), strict=True):
+        q = getattr(q, "qtensor", q)
         title(ax, name if q is None else f"{name}\n")
         if q is None:
             _histogram(ax, np.asarray(values).ravel(), bins, "weight")

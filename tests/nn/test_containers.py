@@ -39,5 +39,10 @@ def test_a_dict_refuses_names_that_it_uses_itself(name):
 
 
 def test_a_class_instead_of_a_module_is_refused():
-    with pytest.raises(ArgumentError, match=r"item '1' is a type(.|\n)*nn.ReLU\(\) with its parentheses"):
+    with pytest.raises(ArgumentError, match=r"item '1' is the class ReLU(.|\n)*nn.ReLU\(\) with its paren"):
         nn.Sequential(nn.ReLU(), nn.ReLU)
+
+
+def test_a_list_instead_of_modules_is_refused():
+    with pytest.raises(ArgumentError, match=r"item '0' is a list(.|\n)*Unpack it with a star"):
+        nn.Sequential([nn.ReLU(), nn.ReLU()])

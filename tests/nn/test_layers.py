@@ -5,7 +5,7 @@ import pytest
 
 import autoq as aq
 from autoq import nn
-from autoq.errors import ArgumentError, DTypeError
+from autoq.errors import ArgumentError, DTypeError, ShapeError
 
 ACTIVATIONS = {
     nn.ReLU: lambda x: np.maximum(x, 0),
@@ -115,6 +115,19 @@ def test_dropout_without_a_generator_is_an_error():
         nn.Dropout(0.5)
     with pytest.raises(ArgumentError, match="rate is 1.0"):
         nn.Dropout(1.0, aq.Generator(0))
+
+
+@pytest.mark.parametrize(("shape", "flat"), [((3, 4, 64), (3, 256)), ((5,), (5, 1)), ((0, 2, 3), (0, 6))])
+def test_flatten_keeps_the_first_axis_and_the_order(shape, flat):
+    x = data(*shape)
+    np.testing.assert_array_equal(nn.Flatten()(x).numpy(), x.reshape(flat))
+
+
+def test_flatten_keeps_packed_values_packed_and_refuses_a_number():
+    q = aq.tensor(data(3, 4, 64)).quantize(aq.mxfp8)
+    assert nn.Flatten()(q).qtensor.shares_memory(q.qtensor)
+    with pytest.raises(ShapeError, match="Flatten of a number"):
+        nn.Flatten()(aq.tensor(1.0))
 
 
 def test_cross_entropy_is_the_mean_of_minus_log_softmax():

@@ -131,7 +131,7 @@ def test_a_state_dict_brings_the_options_back():
     optimizer = optim.AdamW([parameter(1.0)])
     optimizer.load_state_dict(saved)
     assert optimizer.lr == 0.5
-    assert tuple(optimizer.groups[0]["betas"]) == (0.8, 0.9)
+    assert optimizer.groups[0]["betas"] == (0.8, 0.9)
 
 
 @pytest.mark.parametrize(

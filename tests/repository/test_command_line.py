@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import pytest
+from threadpoolctl import threadpool_info
 
 import autoq as aq
 from autoq.__main__ import main
-from autoq.cli.digits import recipes_of
+from autoq.cli.digits import one_blas_thread, recipes_of
 from autoq.cli.formats import HEADER, formats_table
 
 
@@ -96,8 +97,11 @@ def test_a_run_prints_a_table_and_draws_its_pictures(tmp_path, capsys):
         == 0
     )
     lines = capsys.readouterr().out.splitlines()
-    assert lines[0].startswith("run")
-    assert lines[2].startswith("mxfp8 signal, nvfp4 weights")
+    assert lines[0].startswith(
+        "1,438 scanned digits to train on, 359 to test on; layers 64-256-128-10, 2 epochs"
+    )
+    assert lines[1].startswith("run")
+    assert lines[3].startswith("mxfp8 signal, nvfp4 weights")
     assert {path.name for path in folder.glob("*.png")} == {
         "loss.png",
         "weights.png",
@@ -111,3 +115,29 @@ def test_a_folder_that_is_a_file_is_refused_before_training(tmp_path, capsys):
     file.write_text("")
     assert main(["train", "digits", "--epochs", "1", "--out", str(file)]) == 2
     assert "is a file" in capsys.readouterr().err
+
+
+def test_a_folder_that_cannot_be_written_is_refused_before_training(monkeypatch, tmp_path, capsys):
+    def refuse(dir):
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr("autoq.cli.digits.TemporaryFile", refuse)
+    assert main(["train", "digits", "--epochs", "1", "--out", str(tmp_path)]) == 2
+    assert f"--out {tmp_path} can't be written: Permission denied." in capsys.readouterr().err
+
+
+def test_the_version_is_that_of_the_package(capsys):
+    with pytest.raises(SystemExit) as exit_:
+        main(["--version"])
+    assert exit_.value.code == 0
+    assert capsys.readouterr().out.strip() == f"autoq {aq.__version__}"
+
+
+def test_training_uses_one_blas_thread_and_gives_the_others_back():
+    def counts():
+        return [pool["num_threads"] for pool in threadpool_info() if pool["user_api"] == "blas"]
+
+    before = counts()
+    with one_blas_thread():
+        assert set(counts()) <= {1}
+    assert counts() == before

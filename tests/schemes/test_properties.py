@@ -101,8 +101,9 @@ def test_the_ends_of_float32_decode_to_finite_values_of_their_sign(name, largest
     values = passed(x, form)
     assert np.isfinite(values).all()
     assert (np.sign(values) * np.sign(x) >= 0).all()
-    # A ue4m3 scale alone reaches no further than 448 times the largest element.
-    reach = 448 * 6 if name == "nvfp4_single" else abs(largest)
+    # A narrow scale alone, such as ue4m3, reaches no further than its largest times the largest element.
+    limit = np.inf if form.tensor_scale else form.scale_format.maximum * form.element_format.maximum
+    reach = min(abs(largest), limit)
     if abs(largest) > 1:
         assert (np.abs(values[x != 0]) > reach / 2).all()
 

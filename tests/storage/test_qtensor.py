@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 
-from autoq.errors import ArgumentError, DTypeError, ShapeError
+from autoq.errors import ArgumentError, DTypeError, SchemeError, ShapeError
 from autoq.schemes import CATALOG
 from autoq.storage import Layout, QTensor
 from tests.storage.tensors import SCHEMES, same_floats, tensors, values
@@ -155,3 +155,10 @@ def test_methods_are_the_layout_functions() -> None:
     for packed, dense in pairs:
         assert same_floats(packed.dequantize(), dense)
     assert [row.shape for row in q] == [(1, 64)] * 4
+
+
+def test_a_scheme_may_be_named_and_a_misspelled_one_is_refused():
+    x = np.linspace(-1, 1, 64, dtype=np.float32)
+    assert QTensor.quantize(x, "nvfp4").same_bits(QTensor.quantize(x, NVFP4))
+    with pytest.raises(SchemeError, match="Did you mean 'nvfp4'"):
+        QTensor.quantize(x, "nvpf4")

@@ -370,3 +370,18 @@ def test_matmul_names_the_axes_that_differ():
     with pytest.raises(ShapeError, match="inner axes differ") as caught:
         leaf(16, 48) @ leaf(64, 8)
     assert "Allowed" in str(caught.value)
+
+
+def test_numpy_functions_refuse_tracked_tensors_and_take_others_as_arrays():
+    x = leaf(2, 3)
+    for call in (lambda: np.concatenate([x, x]), lambda: np.dot(x, x.T), lambda: np.reshape(x, -1)):
+        with pytest.raises(GradientError, match="whose gradient would be lost"):
+            call()
+    packed = aq.tensor(floats(2, 32), dtype=aq.mxfp8)
+    np.testing.assert_array_equal(np.concatenate([packed, packed]), np.concatenate([packed.numpy()] * 2))
+    assert np.asarray(x).shape == (2, 3)
+
+
+def test_an_argument_that_a_method_does_not_have_is_named_with_the_op():
+    with pytest.raises(DTypeError, match=r"sum\(\) got an unexpected keyword argument 'dim'"):
+        leaf(2).sum(dim=1)

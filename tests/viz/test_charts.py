@@ -29,6 +29,18 @@ def test_loss_curves_draw_each_run_in_both_panels_and_name_it_in_its_colour():
         assert [named[name].get_color() for name in test] == [line.get_color() for line in ax.lines]
 
 
+def test_without_a_test_set_there_is_one_panel_with_the_label_that_is_asked_for():
+    (ax,) = aq.viz.loss_curves({"a": [2.0, 1.0, 0.5]}, label="mean squared error").axes
+    assert ax.get_ylabel() == "mean squared error"
+    assert list(labels(ax)) == ["a"]
+
+
+def test_epochs_are_whole_numbers_on_the_axis():
+    losses = {"a": [1.0, 0.9, 0.8, 0.7, 0.6]}
+    for ax in aq.viz.loss_curves(losses, losses).axes:
+        assert all(tick == round(tick) for tick in ax.get_xticks())
+
+
 def test_more_runs_than_colours_are_all_drawn():
     losses = {f"run {i}": [1.0, 1.0 / (i + 1)] for i in range(9)}
     figure = aq.viz.loss_curves(losses, losses)

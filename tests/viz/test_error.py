@@ -19,6 +19,13 @@ def test_sqnr_is_the_ratio_of_powers_in_decibels():
     assert error.flushed == 0.5
 
 
+def test_tensors_are_compared_like_arrays():
+    x = np.linspace(-1, 1, 64, dtype=np.float32)
+    tensor = aq.tensor(x)
+    expected = aq.viz.tensor_error("x", x, aq.QTensor.quantize(x, aq.mxfp4))
+    assert aq.viz.tensor_error("x", tensor, tensor.quantize(aq.mxfp4)) == expected
+
+
 def test_exact_values_have_infinite_sqnr():
     x = np.array([1.0, 2.0, -4.0, 0.0], np.float32)
     error = aq.viz.tensor_error("x", x, aq.QTensor.quantize(x, aq.mxfp8))

@@ -1,0 +1,59 @@
+"""Three-part errors for what NumPy or a forward refuses, naming the op and what it was given (S45)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from autoq.errors import ArgumentError, AutoqError, DTypeError, IndexingError
+
+# What a forward raises about its arguments; anything else is a fault of ours and passes unchanged.
+REFUSALS = (TypeError, ValueError, IndexError, ArithmeticError)
+
+
+def refusal(op: Any, operands: tuple[Any, ...], static: Mapping[str, Any], error: Exception) -> AutoqError:
+    """The error to raise in place of ``error``, which an op raised while it ran; one of ours as it is.
+
+    Args:
+        op: The record.
+        operands: What it was called with.
+        static: Its static arguments.
+        error: What its forward raised.
+    """
+    if isinstance(error, AutoqError):
+        return error
+    if isinstance(error, TypeError):
+        kind: type[AutoqError] = DTypeError
+    else:
+        kind = IndexingError if isinstance(error, IndexError) else ArgumentError
+    given = [*zip(op.operands, operands, strict=False)] if not op.variadic else [("operands", operands)]
+    listed = ", ".join(f"{name}={_spelled(value)}" for name, value in (*given, *static.items()))
+    told = str(error).replace(f"{getattr(op.forward, '__name__', '')}()", f"{op.name}()").rstrip(".")
+    return kind(
+        f"{op.name}: {told}. Called with {listed}.",
+        "operands and arguments of the kinds and in the ranges that its documentation lists",
+        f"Correct the argument; help(aq.{op.name}) describes each.",
+    )
+
+
+def check_given(op: Any, operands: tuple[Any, ...]) -> None:
+    """Refuse None for an operand that the op needs.
+
+    Raises:
+        DTypeError: Naming the operand.
+    """
+    for name, x in zip(op.operands, operands, strict=False):
+        if x is None and name not in op.optional:
+            raise DTypeError(
+                f"{op.name}: {name} is None.",
+                "numbers, arrays and tensors",
+                "Pass the operand; a function that forgot its return gives None.",
+            )
+
+
+def _spelled(value: Any) -> str:
+    """An argument in short: a tensor by dtype and shape, anything else by a repr that is cut off."""
+    if hasattr(value, "_type"):
+        return f"{value.dtype.name} {value.shape}"
+    text = repr(value)
+    return text if len(text) <= 60 else f"{text[:57]}..."
