@@ -155,7 +155,7 @@ class Tensor(Hooked):
     def __array_function__(self, function: Any, types: Any, args: Any, kwargs: Any) -> Any:
         """NumPy functions take untracked tensors as arrays; of tracked ones they lose the gradient."""
         given = [*args, *kwargs.values()]
-        if any(x._node is not None for x in _tensors_in(given)):
+        if function not in _ABOUT_SHAPES and any(x._node is not None for x in _tensors_in(given)):
             raise GradientError(
                 f"numpy.{function.__name__} of a tracked tensor, whose gradient would be lost.",
                 "functions of autoq and methods of tensors",
@@ -320,6 +320,10 @@ def tensor(data: Any, dtype: Any = None, requires_grad: bool = False, device: st
 
 def _wrapped(value: Any, tensor_type: TensorType, node: Any = None) -> Tensor:
     return (AutodiffQTensor if type(value) is QTensor else AutodiffTensor)(value, tensor_type, node)
+
+
+# NumPy functions whose results no gradient flows through.
+_ABOUT_SHAPES = (np.shape, np.ndim, np.size)
 
 
 def _tensors_in(arguments: Any) -> Iterator[Tensor]:

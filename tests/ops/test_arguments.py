@@ -24,7 +24,7 @@ A, B = np.random.default_rng(0).standard_normal((2, 4, 5))
     ],
 )
 def test_an_operand_that_is_needed_is_named(name, operands, missing):
-    with pytest.raises(ArgumentError, match=f"{name}: operand '{missing}' is None") as caught:
+    with pytest.raises(DTypeError, match=f"{name}: {missing} is None") as caught:
         getattr(aq, name)(*operands)
     assert caught.value.allowed
     assert caught.value.remedy
