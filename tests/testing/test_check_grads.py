@@ -9,7 +9,7 @@ import autoq as aq
 from autoq.errors import ArgumentError, GradientError
 from autoq.storage import QTensor
 from autoq.tape.apply import apply
-from autoq.tape.op import Op
+from autoq.tape.op import REGISTRY, Op
 from autoq.testing import ControlFlowDiverged, GradientMismatch, VacuousCheck, check_grads
 
 RNG = np.random.default_rng(0)
@@ -96,9 +96,19 @@ def test_a_snippet_reproduces_the_failure():
     with pytest.raises(GradientMismatch) as caught:
         check_grads(lambda x: apply(made, x), X[:1, :4], order=1)
     code = str(caught.value).split("To reproduce:\n")[1]
-    code = "\n".join(line.strip() for line in code.splitlines()).replace("'mutant'", "made")
+    code = "\n".join(line.strip() for line in code.splitlines())
     with pytest.raises(GradientMismatch):
-        exec(code, {"made": made})
+        exec(code, {"f": lambda x: apply(made, x)})
+
+
+def test_a_snippet_of_a_registered_op_needs_nothing_else(monkeypatch):
+    made = op(np.tanh, MUTANTS["sign"], operands=("x",))
+    monkeypatch.setitem(REGISTRY, "mutant", made)
+    with pytest.raises(GradientMismatch) as caught:
+        check_grads(lambda x: apply(made, x) * x, X[:1, :4], order=1)
+    code = str(caught.value).split("To reproduce:\n")[1]
+    with pytest.raises(GradientMismatch):
+        exec("\n".join(line.strip() for line in code.splitlines()), {})
 
 
 def test_a_quantizer_checked_without_freezing_names_the_option():
