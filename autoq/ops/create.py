@@ -9,95 +9,160 @@ import numpy as np
 
 from autoq.errors import ArgumentError, IndexingError, ShapeError
 from autoq.schemes import QuantScheme
-from autoq.tape.apply import plain
+from autoq.tape.apply import as_tensor, plain
 from autoq.tape.tensor import Tensor, tensor
 from autoq.types import as_dtype
 
 Shape = int | tuple[int, ...]
 
 
-def zeros(shape: Shape, dtype: Any = np.float32, requires_grad: bool = False) -> Tensor:
+def zeros(
+    shape: Shape, dtype: Any = np.float32, requires_grad: bool = False, *, device: str | None = None
+) -> Tensor:
     """Zeros.
 
     Args:
         shape: The lengths of the axes.
         dtype: A NumPy dtype or a QuantScheme.
         requires_grad: Make it a leaf that asks for a gradient.
+        device: ``"cpu"``.
 
     Example:
         >>> zeros((2,))
         tensor([0. 0.], float32)
     """
-    return full(shape, 0, dtype, requires_grad)
+    return full(shape, 0, np.float32 if dtype is None else dtype, requires_grad, device=device)
 
 
-def ones(shape: Shape, dtype: Any = np.float32, requires_grad: bool = False) -> Tensor:
+def ones(
+    shape: Shape, dtype: Any = np.float32, requires_grad: bool = False, *, device: str | None = None
+) -> Tensor:
     """Ones.
 
     Args:
         shape: The lengths of the axes.
         dtype: A NumPy dtype or a QuantScheme.
         requires_grad: Make it a leaf that asks for a gradient.
+        device: ``"cpu"``.
 
     Example:
         >>> ones((2,))
         tensor([1. 1.], float32)
     """
-    return full(shape, 1, dtype, requires_grad)
+    return full(shape, 1, np.float32 if dtype is None else dtype, requires_grad, device=device)
 
 
-def full(shape: Shape, fill_value: float, dtype: Any = np.float32, requires_grad: bool = False) -> Tensor:
+def empty(shape: Shape, dtype: Any = np.float32, *, device: str | None = None) -> Tensor:
+    """A tensor to be written to; what it holds before is nothing to rely on.
+
+    Args:
+        shape: The lengths of the axes.
+        dtype: A NumPy dtype or a QuantScheme.
+        device: ``"cpu"``.
+
+    Example:
+        >>> empty((2, 3)).shape
+        (2, 3)
+    """
+    return zeros(shape, dtype, device=device)
+
+
+def full(
+    shape: Shape,
+    fill_value: float,
+    dtype: Any = None,
+    requires_grad: bool = False,
+    *,
+    device: str | None = None,
+) -> Tensor:
     """One number everywhere.
 
     Args:
         shape: The lengths of the axes.
         fill_value: The number.
-        dtype: A NumPy dtype or a QuantScheme.
+        dtype: A NumPy dtype or a QuantScheme; by default float32, int64 or bool as the number is.
         requires_grad: Make it a leaf that asks for a gradient.
+        device: ``"cpu"``.
 
     Raises:
         ShapeError: A negative length.
+        ArgumentError: A number that the dtype doesn't hold.
 
     Example:
-        >>> full((2,), 0.5)
-        tensor([0.5 0.5], float32)
+        >>> full((2,), 0.5), full((2,), 3)
+        (tensor([0.5 0.5], float32), tensor([3 3], int64))
     """
-    lengths = (shape,) if isinstance(shape, int) else tuple(shape)
+    lengths = tuple(shape) if isinstance(shape, tuple | list) else (int(shape),)
     if any(n < 0 for n in lengths):
         raise ShapeError(f"a tensor of shape {lengths}.", "lengths of at least 0", "Correct the shape.")
-    dtype = as_dtype(dtype)
-    values = np.full(lengths, fill_value, np.float32 if isinstance(dtype, QuantScheme) else dtype)
-    return tensor(values, dtype, requires_grad)
+    filling = tensor(fill_value)
+    dtype = filling.dtype if dtype is None else as_dtype(dtype)
+    try:
+        values = np.full(lengths, fill_value, np.float32 if isinstance(dtype, QuantScheme) else dtype)
+    except OverflowError:
+        raise ArgumentError(
+            f"full of {fill_value} as {dtype.name}.", "a number that the dtype holds.", "Pass a wider dtype."
+        ) from None
+    return tensor(values, dtype, requires_grad, device)
 
 
-def zeros_like(x: Tensor, dtype: Any = None) -> Tensor:
+def zeros_like(x: Any, dtype: Any = None, *, device: str | None = None) -> Tensor:
     """Zeros of a tensor's shape, in its dtype unless another is given.
 
     Example:
         >>> zeros_like(ones((2,)))
         tensor([0. 0.], float32)
     """
-    return zeros(x.shape, x.dtype if dtype is None else dtype)
+    return full_like(x, 0, dtype, device=device)
 
 
-def ones_like(x: Tensor, dtype: Any = None) -> Tensor:
+def ones_like(x: Any, dtype: Any = None, *, device: str | None = None) -> Tensor:
     """Ones of a tensor's shape, in its dtype unless another is given.
 
     Example:
         >>> ones_like(zeros((2,)))
         tensor([1. 1.], float32)
     """
-    return ones(x.shape, x.dtype if dtype is None else dtype)
+    return full_like(x, 1, dtype, device=device)
 
 
-def arange(start: float, stop: float | None = None, step: float = 1, dtype: Any = None) -> Tensor:
+def empty_like(x: Any, dtype: Any = None, *, device: str | None = None) -> Tensor:
+    """A tensor of another's shape, to be written to, in its dtype unless another is given.
+
+    Example:
+        >>> empty_like(zeros((2, 3))).shape
+        (2, 3)
+    """
+    return full_like(x, 0, dtype, device=device)
+
+
+def full_like(x: Any, fill_value: float, dtype: Any = None, *, device: str | None = None) -> Tensor:
+    """One number everywhere, in a tensor's shape, and in its dtype unless another is given.
+
+    Example:
+        >>> full_like(zeros((2,)), 7)
+        tensor([7. 7.], float32)
+    """
+    x = as_tensor(x)
+    return full(x.shape, fill_value, x.dtype if dtype is None else dtype, device=device)
+
+
+def arange(
+    start: float,
+    stop: float | None = None,
+    step: float = 1,
+    dtype: Any = None,
+    *,
+    device: str | None = None,
+) -> Tensor:
     """Evenly spaced numbers from ``start`` up to, without, ``stop``; from 0 if only one bound is given.
 
     Args:
         start: The first number, or the end if there is no ``stop``.
         stop: The end, which is left out.
         step: The distance, not 0.
-        dtype: float32 where a bound is a float, int64 otherwise, by default.
+        dtype: float32 where a number is a float, int64 otherwise, by default.
+        device: ``"cpu"``.
 
     Raises:
         ArgumentError: A step of 0.
@@ -110,10 +175,19 @@ def arange(start: float, stop: float | None = None, step: float = 1, dtype: Any 
         raise ArgumentError("arange with step 0.", "any other step", "Pass a positive or negative step.")
     low, high = (0, start) if stop is None else (start, stop)
     values = np.arange(low, high, step)
-    return tensor(values.astype(np.float32) if values.dtype.kind == "f" else values, dtype)
+    by_default = np.float32 if values.dtype.kind == "f" else None
+    return tensor(values, by_default if dtype is None else dtype, device=device)
 
 
-def linspace(start: float, stop: float, num: int, dtype: Any = np.float32, endpoint: bool = True) -> Tensor:
+def linspace(
+    start: float,
+    stop: float,
+    num: int,
+    dtype: Any = np.float32,
+    endpoint: bool = True,
+    *,
+    device: str | None = None,
+) -> Tensor:
     """``num`` evenly spaced numbers from ``start`` to ``stop``.
 
     Args:
@@ -122,6 +196,7 @@ def linspace(start: float, stop: float, num: int, dtype: Any = np.float32, endpo
         num: How many, at least 0.
         dtype: A NumPy dtype or a QuantScheme.
         endpoint: Whether ``stop`` is the last number.
+        device: ``"cpu"``.
 
     Raises:
         ArgumentError: A negative number.
@@ -134,10 +209,18 @@ def linspace(start: float, stop: float, num: int, dtype: Any = np.float32, endpo
         raise ArgumentError(
             f"linspace of {num} numbers.", "at least 0", "Pass how many numbers there are to be."
         )
-    return tensor(np.linspace(start, stop, num, endpoint=endpoint), dtype)
+    values = np.linspace(start, stop, num, endpoint=endpoint)
+    return tensor(values, np.float32 if dtype is None else dtype, device=device)
 
 
-def eye(n_rows: int, n_cols: int | None = None, k: int = 0, dtype: Any = np.float32) -> Tensor:
+def eye(
+    n_rows: int,
+    n_cols: int | None = None,
+    k: int = 0,
+    dtype: Any = np.float32,
+    *,
+    device: str | None = None,
+) -> Tensor:
     """A matrix with ones on a diagonal and zeros elsewhere.
 
     Args:
@@ -145,12 +228,14 @@ def eye(n_rows: int, n_cols: int | None = None, k: int = 0, dtype: Any = np.floa
         n_cols: Columns; as many as rows by default.
         k: Which diagonal: 0 is the main one, positive ones lie above it.
         dtype: A NumPy dtype or a QuantScheme.
+        device: ``"cpu"``.
 
     Example:
         >>> eye(2).tolist()
         [[1.0, 0.0], [0.0, 1.0]]
     """
-    return tensor(np.eye(n_rows, n_cols, k, np.float32), dtype)
+    values = np.eye(n_rows, n_cols, k, np.float32)
+    return tensor(values, np.float32 if dtype is None else dtype, device=device)
 
 
 def one_hot(indices: Any, num_classes: int, dtype: Any = np.float32) -> Tensor:
@@ -179,5 +264,9 @@ def one_hot(indices: Any, num_classes: int, dtype: Any = np.float32) -> Tensor:
 
 
 CREATORS: dict[str, Callable[..., Tensor]] = {
-    f.__name__: f for f in (zeros, ones, full, zeros_like, ones_like, arange, linspace, eye, one_hot)
+    f.__name__: f
+    for f in (
+        *(zeros, ones, empty, full, zeros_like, ones_like, empty_like, full_like),
+        *(arange, linspace, eye, one_hot),
+    )
 }

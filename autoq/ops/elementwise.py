@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
+from autoq.errors import ArgumentError
 from autoq.ops import special
 from autoq.ops.maps import binary_op, flat, unary_op
 from autoq.ops.samples import apart, binary, distinct, signed, unary
@@ -26,12 +28,22 @@ def pow_(a: Any, b: Any) -> Any:
         a: Any shape.
         b: Any shape that broadcasts with `a`.
 
+    Raises:
+        ArgumentError: Integers to a negative power.
+
     Example:
         >>> import autoq as aq
         >>> aq.pow([1.0, 2.0, 3.0], 2)
         tensor([1. 4. 9.], float32)
     """
-    return a**b
+    try:
+        return a**b
+    except ValueError:
+        if np.result_type(a, b).kind not in "iu" or not np.any(np.less(b, 0)):
+            raise
+        raise ArgumentError(
+            "pow: integers to negative powers.", "exponents from 0 on.", "Cast the base to a float dtype."
+        ) from None
 
 
 def _pow_a(F: Any, g: Any, a: Any, b: Any) -> Any:
@@ -76,8 +88,17 @@ def clip(x: Any, *, min: float | None = None, max: float | None = None) -> Any:
         tensor([-1.   0.5  1. ], float32)
     """
     if min is not None:
-        x = np.maximum(x, float(min))
-    return x if max is None else np.minimum(x, float(max))
+        x = np.maximum(x, _bound(x, min, math.ceil))
+    return x if max is None else np.minimum(x, _bound(x, max, math.floor))
+
+
+def _bound(x: Any, bound: float, nearest: Callable[[float], int]) -> float:
+    """A bound that the dtype of x holds."""
+    dtype = np.asarray(x).dtype
+    if dtype.kind not in "iu" or not math.isfinite(bound):
+        return float(bound)
+    limits = np.iinfo(dtype)
+    return sorted((int(limits.min), nearest(bound), int(limits.max)))[1]
 
 
 def _clip_x(F: Any, g: Any, x: Any, min: float | None, max: float | None) -> Any:

@@ -140,7 +140,10 @@ def _linear_sample(rng: np.random.Generator) -> list[Any]:
     ]
 
 
-register(Op("matmul", matmul, {"a": _matmul_a, "b": _matmul_b}, accumulates=True, sample=_matmul_sample))
+register(Op(
+    "matmul", matmul, {"a": _matmul_a, "b": _matmul_b}, accumulates=True, integers=True,
+    sample=_matmul_sample,
+))
 register(Op(
     "linear", linear,
     {"x": lambda F, g, weight: F.matmul(g, weight), "weight": _linear_weight, "bias": lambda F, g: g},

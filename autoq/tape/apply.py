@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from autoq.context import OBSERVERS, Context, current
-from autoq.errors import DTypeError, ShapeError, UndifferentiableError
+from autoq.errors import ArgumentError, DTypeError, ShapeError, UndifferentiableError
 from autoq.schemes import QuantScheme
 from autoq.storage import QTensor
 from autoq.storage.tiles import map_tiles
@@ -194,7 +194,7 @@ def _run_float(op: Op, operands: tuple[Any, ...], static: dict[str, Any], out_dt
     if packed and op.elementwise and _worth_tiling(operands):
         value, out_type = _tiled(op, operands, static, out_type, compute)
     else:
-        work = float64 if context.exact and op.accumulates else compute
+        work = float64 if context.exact and op.accumulates and compute.kind not in "iub" else compute
         decode = decoded if op.integers else as_floats
         arrays = [decode(x, work) for x in operands]
         try:
@@ -240,6 +240,16 @@ def _forward(op: Op, arrays: list[Any], static: dict[str, Any], dtype: Any = flo
     except OverflowError:
         raise _too_large(op, arrays) from None
     return value if type(value) is np.ndarray else np.asarray(value)
+
+
+def _too_large(op: Op, arrays: list[Any]) -> ArgumentError:
+    numbers = [x for x in arrays if x.__class__ is int]
+    dtypes = [x.dtype.name for x in arrays if isinstance(x, np.ndarray)]
+    return ArgumentError(
+        f"{op.name}: {' and '.join(map(str, numbers))} with {' and '.join(dtypes)}.",
+        "integers that the tensor's dtype holds.",
+        "Cast the tensor with astype to a wider dtype.",
+    )
 
 
 def _check_broadcast(op: Op, arrays: list[Any]) -> tuple[int, ...]:

@@ -66,6 +66,36 @@ class Operators:
     def __rmod__(self, other: Any) -> Tensor:
         return binary("remainder", other, self)
 
+    def __and__(self, other: Any) -> Tensor:
+        return apply("bitwise_and", self, other)
+
+    def __rand__(self, other: Any) -> Tensor:
+        return apply("bitwise_and", other, self)
+
+    def __or__(self, other: Any) -> Tensor:
+        return apply("bitwise_or", self, other)
+
+    def __ror__(self, other: Any) -> Tensor:
+        return apply("bitwise_or", other, self)
+
+    def __xor__(self, other: Any) -> Tensor:
+        return apply("bitwise_xor", self, other)
+
+    def __rxor__(self, other: Any) -> Tensor:
+        return apply("bitwise_xor", other, self)
+
+    def __lshift__(self, other: Any) -> Tensor:
+        return apply("bitwise_left_shift", self, other)
+
+    def __rlshift__(self, other: Any) -> Tensor:
+        return apply("bitwise_left_shift", other, self)
+
+    def __rshift__(self, other: Any) -> Tensor:
+        return apply("bitwise_right_shift", self, other)
+
+    def __rrshift__(self, other: Any) -> Tensor:
+        return apply("bitwise_right_shift", other, self)
+
     def __matmul__(self, other: Any) -> Tensor:
         return apply("matmul", self, other)
 
@@ -100,7 +130,7 @@ class Operators:
         return apply("not_equal", self, other) if _comparable(other) else NotImplemented
 
     def __invert__(self) -> Tensor:
-        return apply("logical_not", self)
+        return apply("bitwise_invert", self)
 
     def __getitem__(self, index: Any) -> Tensor:
         return apply("getitem", self, index=index)

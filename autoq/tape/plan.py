@@ -8,7 +8,7 @@ import numpy as np
 
 from autoq.tape.node import compute_dtype
 from autoq.tape.op import Op
-from autoq.types import INHIBIT, PROPAGATE, TensorType, bool_, float32, resolve
+from autoq.types import INHIBIT, PROPAGATE, TensorType, bool_, float32, float64, int64, resolve, uint64
 
 # Output type, compute dtype, and whether an operand or the output is packed.
 Plan = tuple[TensorType, "np.dtype[Any]", bool]
@@ -55,10 +55,19 @@ def voters(tensors: list[Any]) -> list[Any]:
 
 def _integer_plan(op: Op, operands: tuple[Any, ...], out_dtype: Any) -> tuple[TensorType, np.dtype[Any]]:
     """No float among the operands: what NumPy returns for an integer op, else float32 (S5)."""
-    if out_dtype is not None:
-        return TensorType(out_dtype), float32
+    wanted = None if out_dtype is None else TensorType(out_dtype)
+    if wanted is not None and wanted.is_float:
+        return wanted, float64 if out_dtype == float64 else float32
     if op.integers and not any(type(x) is float for x in operands):
-        dtypes = [x._type.dtype for x in operands if hasattr(x, "_type")]
-        result = np.result_type(*dtypes) if dtypes else bool_
-        return TensorType(result), result
-    return TensorType(float32), float32
+        result = _integer(op, operands)
+        return wanted or TensorType(result), result
+    return wanted or TensorType(float32), float32
+
+
+def _integer(op: Op, operands: tuple[Any, ...]) -> np.dtype[Any]:
+    """The dtype that an integer op computes in: Python integers don't vote, but are no bools."""
+    dtypes = [x._type.dtype for x in operands if hasattr(x, "_type")]
+    result = np.result_type(*dtypes) if dtypes else bool_
+    if op.widens:
+        return uint64 if result.kind == "u" else int64
+    return int64 if result == bool_ and any(type(x) is int for x in operands) else result
