@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+import math as _math
+from typing import Any
 
+from autoq import dtypes as dtypes
 from autoq import errors as errors
 from autoq import ops as _ops
 from autoq import schemes as _schemes
@@ -17,6 +19,8 @@ from autoq.modes import no_grad as no_grad
 from autoq.modes import precision as precision
 from autoq.ops.estimators import learned_clip as learned_clip
 from autoq.ops.estimators import learned_step as learned_step
+from autoq.ops.namespace import VERSION as __array_api_version__
+from autoq.ops.namespace import array_namespace_info as __array_namespace_info__
 from autoq.random import Generator as Generator
 from autoq.schemes import CATALOG as CATALOG
 from autoq.schemes import QuantScheme as QuantScheme
@@ -43,14 +47,21 @@ from autoq.tape.view import Tape as Tape
 from autoq.types import Propagation as Propagation
 from autoq.types import TensorType as TensorType
 from autoq.types import bfloat16 as bfloat16
+from autoq.types import bool_ as bool
 from autoq.types import bool_ as bool_
 from autoq.types import combine as combine
 from autoq.types import float16 as float16
 from autoq.types import float32 as float32
 from autoq.types import float64 as float64
+from autoq.types import int16 as int16
 from autoq.types import int32 as int32
 from autoq.types import int64 as int64
 from autoq.types import uint8 as uint8
+from autoq.types import uint16 as uint16
+from autoq.types import uint32 as uint32
+from autoq.types import uint64 as uint64
+
+e, pi, inf, nan, newaxis = _math.e, _math.pi, _math.inf, _math.nan, None
 
 for _name, _scheme in _schemes.CATALOG.items():
     globals()[_name] = _scheme

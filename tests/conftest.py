@@ -23,6 +23,8 @@ settings.register_profile(
     "ci", derandomize=True, deadline=None, max_examples=50, suppress_health_check=[HealthCheck.too_slow]
 )
 settings.register_profile("explore", parent=settings.get_profile("ci"), derandomize=False, max_examples=1000)
+settings.register_profile("coverage", parent=settings.get_profile("ci"), max_examples=3)
+settings.register_profile("nightly", parent=settings.get_profile("ci"), derandomize=False, max_examples=500)
 settings.load_profile(os.environ.get("AUTOQ_TEST_PROFILE", "ci"))
 
 

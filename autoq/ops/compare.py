@@ -92,6 +92,10 @@ _COMPARISONS: tuple[tuple[str, np.ufunc, str, str, str], ...] = (
         "logical_or", np.logical_or, "Whether a or b is true (not zero).",
         "aq.logical_or([False, True], [False, False])", "tensor([False True], bool)",
     ),
+    (
+        "logical_xor", np.logical_xor, "Whether one of a and b is true (not zero) and the other isn't.",
+        "aq.logical_xor([False, True], [True, True])", "tensor([ True False], bool)",
+    ),
 )
 _PREDICATES: tuple[tuple[str, np.ufunc, str, str, str], ...] = (
     ("isnan", np.isnan, "Whether x is NaN.", "aq.isnan([1.0, float('nan')])", "tensor([False True], bool)"),
@@ -102,6 +106,10 @@ _PREDICATES: tuple[tuple[str, np.ufunc, str, str, str], ...] = (
     (
         "isfinite", np.isfinite, "Whether x is neither NaN nor infinite.",
         "aq.isfinite([1.0, float('inf')])", "tensor([ True False], bool)",
+    ),
+    (
+        "signbit", np.signbit, "Whether x has the minus sign, as negative numbers and -0.0 do.",
+        "aq.signbit([1.0, -0.0])", "tensor([False True], bool)",
     ),
     (
         "logical_not", np.logical_not, "Whether x is false (zero).",

@@ -10,70 +10,105 @@ import numpy as np
 
 from autoq.errors import ArgumentError, IndexingError, ShapeError
 from autoq.schemes import QuantScheme
-from autoq.tape.apply import plain
-from autoq.tape.stored import real_array, stored
+from autoq.tape.apply import as_tensor, plain
+from autoq.tape.stored import real_array
 from autoq.tape.tensor import Tensor, tensor
-from autoq.types import as_dtype, float32
+from autoq.types import as_dtype
 
 Shape = int | tuple[int, ...]
 
 
-def zeros(shape: Shape, dtype: Any = np.float32, requires_grad: bool = False) -> Tensor:
+def zeros(
+    shape: Shape, dtype: Any = np.float32, requires_grad: bool = False, *, device: str | None = None
+) -> Tensor:
     """Zeros.
 
     Args:
         shape: The lengths of the axes.
         dtype: A NumPy dtype or a QuantScheme.
         requires_grad: Make it a leaf that asks for a gradient.
+        device: ``"cpu"``.
 
     Example:
         >>> zeros((2,))
         tensor([0. 0.], float32)
     """
-    return full(shape, 0, dtype, requires_grad)
+    return full(shape, 0, np.float32 if dtype is None else dtype, requires_grad, device=device)
 
 
-def ones(shape: Shape, dtype: Any = np.float32, requires_grad: bool = False) -> Tensor:
+def ones(
+    shape: Shape, dtype: Any = np.float32, requires_grad: bool = False, *, device: str | None = None
+) -> Tensor:
     """Ones.
 
     Args:
         shape: The lengths of the axes.
         dtype: A NumPy dtype or a QuantScheme.
         requires_grad: Make it a leaf that asks for a gradient.
+        device: ``"cpu"``.
 
     Example:
         >>> ones((2,))
         tensor([1. 1.], float32)
     """
-    return full(shape, 1, dtype, requires_grad)
+    return full(shape, 1, np.float32 if dtype is None else dtype, requires_grad, device=device)
 
 
-def full(shape: Shape, fill_value: float, dtype: Any = np.float32, requires_grad: bool = False) -> Tensor:
+def empty(shape: Shape, dtype: Any = np.float32, *, device: str | None = None) -> Tensor:
+    """A tensor to be written to; what it holds before is nothing to rely on.
+
+    Args:
+        shape: The lengths of the axes.
+        dtype: A NumPy dtype or a QuantScheme.
+        device: ``"cpu"``.
+
+    Example:
+        >>> empty((2, 3)).shape
+        (2, 3)
+    """
+    return zeros(shape, dtype, device=device)
+
+
+def full(
+    shape: Shape,
+    fill_value: float,
+    dtype: Any = None,
+    requires_grad: bool = False,
+    *,
+    device: str | None = None,
+) -> Tensor:
     """One number everywhere.
 
     Args:
         shape: The lengths of the axes.
         fill_value: The number.
-        dtype: A NumPy dtype or a QuantScheme.
+        dtype: A NumPy dtype or a QuantScheme; by default float32, int64 or bool as the number is.
         requires_grad: Make it a leaf that asks for a gradient.
+        device: ``"cpu"``.
 
     Raises:
         ShapeError: A negative length.
+        ArgumentError: A number that the dtype doesn't hold.
 
     Example:
-        >>> full((2,), 0.5)
-        tensor([0.5 0.5], float32)
+        >>> full((2,), 0.5), full((2,), 3)
+        (tensor([0.5 0.5], float32), tensor([3 3], int64))
     """
     lengths = _lengths("a tensor", shape)
-    dtype = as_dtype(dtype)
-    value = stored(real_array(fill_value, "fill_value"), float32 if isinstance(dtype, QuantScheme) else dtype)
+    dtype = tensor(fill_value).dtype if dtype is None else as_dtype(dtype)
+    given = real_array(fill_value, "fill_value")
     try:
-        values = np.broadcast_to(value, lengths)
+        number = given if given.ndim else given.item()
+        values = np.full(lengths, number, np.float32 if isinstance(dtype, QuantScheme) else dtype)
+    except OverflowError:
+        raise ArgumentError(
+            f"full of {fill_value} as {dtype.name}.", "a number that the dtype holds.", "Pass a wider dtype."
+        ) from None
     except ValueError:
         raise ShapeError(
-            f"full: fill_value of shape {value.shape}, shape {lengths}.", "one number", "Pass a number."
+            f"full: fill_value of shape {given.shape}, shape {lengths}.", "one number", "Pass a number."
         ) from None
-    return tensor(values, dtype, requires_grad)
+    return tensor(values, dtype, requires_grad, device)
 
 
 def _lengths(what: str, shape: Any) -> tuple[int, ...]:
@@ -86,36 +121,63 @@ def _lengths(what: str, shape: Any) -> tuple[int, ...]:
     return tuple(map(int, lengths))
 
 
-def zeros_like(x: Tensor, dtype: Any = None) -> Tensor:
+def zeros_like(x: Any, dtype: Any = None, *, device: str | None = None) -> Tensor:
     """Zeros of a tensor's shape, in its dtype unless another is given.
 
     Example:
         >>> zeros_like(ones((2,)))
         tensor([0. 0.], float32)
     """
-    x = x if isinstance(x, Tensor) else tensor(x)
-    return zeros(x.shape, x.dtype if dtype is None else dtype)
+    return full_like(x, 0, dtype, device=device)
 
 
-def ones_like(x: Tensor, dtype: Any = None) -> Tensor:
+def ones_like(x: Any, dtype: Any = None, *, device: str | None = None) -> Tensor:
     """Ones of a tensor's shape, in its dtype unless another is given.
 
     Example:
         >>> ones_like(zeros((2,)))
         tensor([1. 1.], float32)
     """
-    x = x if isinstance(x, Tensor) else tensor(x)
-    return ones(x.shape, x.dtype if dtype is None else dtype)
+    return full_like(x, 1, dtype, device=device)
 
 
-def arange(start: float, stop: float | None = None, step: float = 1, dtype: Any = None) -> Tensor:
+def empty_like(x: Any, dtype: Any = None, *, device: str | None = None) -> Tensor:
+    """A tensor of another's shape, to be written to, in its dtype unless another is given.
+
+    Example:
+        >>> empty_like(zeros((2, 3))).shape
+        (2, 3)
+    """
+    return full_like(x, 0, dtype, device=device)
+
+
+def full_like(x: Any, fill_value: float, dtype: Any = None, *, device: str | None = None) -> Tensor:
+    """One number everywhere, in a tensor's shape, and in its dtype unless another is given.
+
+    Example:
+        >>> full_like(zeros((2,)), 7)
+        tensor([7. 7.], float32)
+    """
+    x = as_tensor(x)
+    return full(x.shape, fill_value, x.dtype if dtype is None else dtype, device=device)
+
+
+def arange(
+    start: float,
+    stop: float | None = None,
+    step: float = 1,
+    dtype: Any = None,
+    *,
+    device: str | None = None,
+) -> Tensor:
     """Evenly spaced numbers from ``start`` up to, without, ``stop``; from 0 if only one bound is given.
 
     Args:
         start: The first number, or the end if there is no ``stop``.
         stop: The end, which is left out.
         step: The distance, not 0.
-        dtype: float32 where a bound is a float, int64 otherwise, by default.
+        dtype: float32 where a number is a float, int64 otherwise, by default.
+        device: ``"cpu"``.
 
     Raises:
         ArgumentError: A step of 0.
@@ -136,7 +198,8 @@ def arange(start: float, stop: float | None = None, step: float = 1, dtype: Any 
             "Correct the bounds or the step.",
         )
     values = np.arange(low, high, step)
-    return tensor(values, float32 if dtype is None and values.dtype.kind == "f" else dtype)
+    by_default = np.float32 if values.dtype.kind == "f" else None
+    return tensor(values, by_default if dtype is None else dtype, device=device)
 
 
 def _number(owner: str, name: str, value: Any) -> Any:
@@ -147,7 +210,15 @@ def _number(owner: str, name: str, value: Any) -> Any:
     return array.item()
 
 
-def linspace(start: float, stop: float, num: int, dtype: Any = np.float32, endpoint: bool = True) -> Tensor:
+def linspace(
+    start: float,
+    stop: float,
+    num: int,
+    dtype: Any = np.float32,
+    endpoint: bool = True,
+    *,
+    device: str | None = None,
+) -> Tensor:
     """``num`` evenly spaced numbers from ``start`` to ``stop``.
 
     Args:
@@ -156,6 +227,7 @@ def linspace(start: float, stop: float, num: int, dtype: Any = np.float32, endpo
         num: How many, at least 0.
         dtype: A NumPy dtype or a QuantScheme.
         endpoint: Whether ``stop`` is the last number.
+        device: ``"cpu"``.
 
     Raises:
         ArgumentError: A negative number.
@@ -171,10 +243,18 @@ def linspace(start: float, stop: float, num: int, dtype: Any = np.float32, endpo
             "Pass how many numbers there are to be.",
         )
     start, stop = _number("linspace", "start", start), _number("linspace", "stop", stop)
-    return tensor(np.linspace(start, stop, num, endpoint=endpoint), dtype)
+    values = np.linspace(start, stop, num, endpoint=endpoint)
+    return tensor(values, np.float32 if dtype is None else dtype, device=device)
 
 
-def eye(n_rows: int, n_cols: int | None = None, k: int = 0, dtype: Any = np.float32) -> Tensor:
+def eye(
+    n_rows: int,
+    n_cols: int | None = None,
+    k: int = 0,
+    dtype: Any = np.float32,
+    *,
+    device: str | None = None,
+) -> Tensor:
     """A matrix with ones on a diagonal and zeros elsewhere.
 
     Args:
@@ -182,13 +262,15 @@ def eye(n_rows: int, n_cols: int | None = None, k: int = 0, dtype: Any = np.floa
         n_cols: Columns; as many as rows by default.
         k: Which diagonal: 0 is the main one, positive ones lie above it.
         dtype: A NumPy dtype or a QuantScheme.
+        device: ``"cpu"``.
 
     Example:
         >>> eye(2).tolist()
         [[1.0, 0.0], [0.0, 1.0]]
     """
     rows, cols = _lengths("eye", (n_rows, n_rows if n_cols is None else n_cols))
-    return tensor(np.eye(rows, cols, int(_number("eye", "k", k)), np.float32), dtype)
+    values = np.eye(rows, cols, int(_number("eye", "k", k)), np.float32)
+    return tensor(values, np.float32 if dtype is None else dtype, device=device)
 
 
 def one_hot(indices: Any, num_classes: int, dtype: Any = np.float32) -> Tensor:
@@ -217,5 +299,9 @@ def one_hot(indices: Any, num_classes: int, dtype: Any = np.float32) -> Tensor:
 
 
 CREATORS: dict[str, Callable[..., Tensor]] = {
-    f.__name__: f for f in (zeros, ones, full, zeros_like, ones_like, arange, linspace, eye, one_hot)
+    f.__name__: f
+    for f in (
+        *(zeros, ones, empty, full, zeros_like, ones_like, empty_like, full_like),
+        *(arange, linspace, eye, one_hot),
+    )
 }

@@ -28,12 +28,22 @@ def pow_(a: Any, b: Any) -> Any:
         a: Any shape.
         b: Any shape that broadcasts with `a`.
 
+    Raises:
+        ArgumentError: Integers to a negative power.
+
     Example:
         >>> import autoq as aq
         >>> aq.pow([1.0, 2.0, 3.0], 2)
         tensor([1. 4. 9.], float32)
     """
-    return a**b
+    try:
+        return a**b
+    except ValueError:
+        if np.result_type(a, b).kind not in "iu" or not np.any(np.less(b, 0)):
+            raise
+        raise ArgumentError(
+            "pow: integers to negative powers.", "exponents from 0 on.", "Cast the base to a float dtype."
+        ) from None
 
 
 def _pow_a(F: Any, g: Any, a: Any, b: Any) -> Any:

@@ -141,7 +141,8 @@ def _linear_sample(rng: np.random.Generator) -> list[Any]:
 
 
 register(Op(
-    "matmul", matmul, {"a": _matmul_a, "b": _matmul_b}, accumulates=True, integers=True, sample=_matmul_sample
+    "matmul", matmul, {"a": _matmul_a, "b": _matmul_b}, accumulates=True, integers=True,
+    sample=_matmul_sample,
 ))
 register(Op(
     "linear", linear,

@@ -68,3 +68,8 @@ binary_op(
     "The magnitude of a with the sign of b.",
     "aq.copysign([1.0, -2.0], [-1.0, -0.0])", "tensor([-1. -2.], float32)",
 )
+binary_op(
+    "nextafter", np.nextafter, (lambda F, g: g, flat), apart,
+    "The next number after a toward b in float32, or in float64 where one is; narrower dtypes round it away.",
+    "aq.nextafter(1.0, 2.0)", "tensor(1.0000001, float32)",
+)

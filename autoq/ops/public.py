@@ -57,10 +57,10 @@ ALIASES = {
 def public() -> dict[str, Callable[..., Any]]:
     """Public functions by name."""
     made = {name: function(op) for name, op in REGISTRY.items() if name not in HIDDEN}
+    made.update(COMPOSED)
     return {
         **made,
         **{alias: made[name] for alias, name in ALIASES.items()},
-        **COMPOSED,
         **CREATORS,
         "astype": astype,
         "split": split,

@@ -15,6 +15,8 @@ from autoq.tape.op import Op, register
 def sum_(x: Any, *, axis: Axis = None, keepdims: bool = False) -> Any:
     """The sum over axes; float32 values are added pairwise.
 
+    Integers give int64 or uint64. With `dtype=`, `x` is cast to it first.
+
     Args:
         x: Any shape.
         axis: An axis or a tuple of them; None is all of them.
@@ -204,7 +206,8 @@ def _var_sample(rng: np.random.Generator) -> list[Any]:
 
 
 register(Op(
-    "sum", sum_, {"x": _sum_x}, reduction=True, accumulates=True, integers=True, sample=reduced(-2, 2),
+    "sum", sum_, {"x": _sum_x}, reduction=True, accumulates=True, integers=True, widens=True,
+    sample=reduced(-2, 2),
 ))
 register(Op("mean", mean, {"x": _mean_x}, reduction=True, accumulates=True, sample=reduced(-2, 2)))
 register(Op("var", var, {"x": _var_x}, reduction=True, accumulates=True, sample=_var_sample))

@@ -17,6 +17,8 @@ from autoq.tape.op import Op, register
 def cumulative_sum(x: Any, *, axis: int | None = None, include_initial: bool = False) -> Any:
     """The sum of each value and those before it along an axis; also called `cumsum`.
 
+    Integers give int64 or uint64. With `dtype=`, `x` is cast to it first.
+
     Args:
         x: Any shape.
         axis: The axis to add along; None adds along the flattened array.
@@ -36,6 +38,8 @@ def cumulative_sum(x: Any, *, axis: int | None = None, include_initial: bool = F
 def cumulative_prod(x: Any, *, axis: int | None = None, include_initial: bool = False) -> Any:
     """The product of each value and those before it along an axis; also called `cumprod`.
 
+    Integers give int64 or uint64. With `dtype=`, `x` is cast to it first.
+
     Args:
         x: Any shape.
         axis: The axis to multiply along; None multiplies along the flattened array.
@@ -54,7 +58,7 @@ def cumulative_prod(x: Any, *, axis: int | None = None, include_initial: bool = 
 
 def _accumulated(name: str, ufunc: np.ufunc, x: Any, axis: int | None, include_initial: bool) -> Any:
     x, axis = _along(name, x, axis)
-    y = ufunc.accumulate(x, axis=axis, dtype=x.dtype)
+    y = ufunc.accumulate(x, axis=axis, dtype=None if x.dtype == np.bool_ else x.dtype)
     if not include_initial:
         return y
     first = np.full_like(y, ufunc.identity, shape=(*y.shape[:axis], 1, *y.shape[axis + 1 :]))
@@ -140,6 +144,8 @@ def linear_recurrence(a: Any, b: Any, *, axis: int = -1) -> Any:
 
 def prod(x: Any, *, axis: Axis = None, keepdims: bool = False) -> Any:
     """The product over axes; 1 of no values.
+
+    Integers give int64 or uint64. With `dtype=`, `x` is cast to it first.
 
     Args:
         x: Any shape.
@@ -263,15 +269,16 @@ def _recurrence_sample(rng: np.random.Generator) -> list[Case]:
 
 
 register(Op(
-    "prod", prod, {"x": _prod_x}, reduction=True, accumulates=True, integers=True, sample=_prod_sample,
+    "prod", prod, {"x": _prod_x}, reduction=True, accumulates=True, integers=True, widens=True,
+    sample=_prod_sample,
 ))
 register(Op(
     "cumulative_sum", cumulative_sum, {"x": _cumulative_sum_x}, accumulates=True, integers=True,
-    sample=_scan_sample,
+    widens=True, sample=_scan_sample,
 ))
 register(Op(
     "cumulative_prod", cumulative_prod, {"x": _cumulative_prod_x}, accumulates=True, integers=True,
-    sample=_scan_sample,
+    widens=True, sample=_scan_sample,
 ))
 register(Op("cummax", cummax, {"x": _first_x(largest=True)}, integers=True, sample=_extremum_sample))
 register(Op("cummin", cummin, {"x": _first_x(largest=False)}, integers=True, sample=_extremum_sample))

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from autoq.errors import ArgumentError, DTypeError
-from autoq.tape.apply import run
+from autoq.tape.apply import as_tensor, run
 from autoq.tape.op import Op
 
 if TYPE_CHECKING:
@@ -52,6 +52,8 @@ def function(op: Op) -> Callable[..., Tensor]:
     def call(*arguments: Any, out_dtype: Any = None, **named: Any) -> Tensor:
         tail = tails.get(len(arguments))
         if tail is None or not (required <= named.keys() and named.keys() <= statics):
+            if op.widens and "dtype" in named:
+                return _cast_first(call, op, arguments, named, out_dtype)
             arguments, named = _bound(op, defaults, arguments, named)
         elif tail:
             arguments += tail
@@ -75,6 +77,18 @@ def _sequence(op: Op, given: Any) -> tuple[Any, ...]:
             "a list or tuple of tensors",
             "Put the tensors into a list.",
         ) from None
+
+
+def _cast_first(
+    call: Callable[..., Tensor], op: Op, arguments: tuple[Any, ...], named: dict[str, Any], out_dtype: Any
+) -> Tensor:
+    """The standard's ``dtype=`` of sums and products: the operand is cast to it, and the result has it."""
+    dtype = named.pop("dtype")
+    if dtype is not None:
+        name = op.operands[0]
+        x = as_tensor(arguments[0] if arguments else named.pop(name, None)).astype(dtype)
+        arguments = (x, *arguments[1:])
+    return call(*arguments, out_dtype=dtype if out_dtype is None else out_dtype, **named)
 
 
 def _bound(
@@ -112,6 +126,8 @@ def _signature(op: Op, defaults: dict[str, Any]) -> inspect.Signature:
         if default is empty and parameters and parameters[-1].default is not empty:
             kind = inspect.Parameter.KEYWORD_ONLY  # nothing without a default may follow by position
         parameters.append(inspect.Parameter(name, kind, default=default))
+    if op.widens:
+        parameters.append(inspect.Parameter("dtype", inspect.Parameter.KEYWORD_ONLY, default=None))
     parameters.append(inspect.Parameter("out_dtype", inspect.Parameter.KEYWORD_ONLY, default=None))
     return inspect.Signature(parameters)
 

@@ -66,6 +66,33 @@ class InPlace(Methods):
     def __itruediv__(self, other: Any) -> Any:
         return _updated(self, "div", other)
 
+    def __ifloordiv__(self, other: Any) -> Any:
+        return _updated(self, "floor_divide", other)
+
+    def __imod__(self, other: Any) -> Any:
+        return _updated(self, "remainder", other)
+
+    def __ipow__(self, other: Any) -> Any:
+        return _updated(self, "pow", other)
+
+    def __imatmul__(self, other: Any) -> Any:
+        return _updated(self, "matmul", other)
+
+    def __iand__(self, other: Any) -> Any:
+        return _updated(self, "bitwise_and", other)
+
+    def __ior__(self, other: Any) -> Any:
+        return _updated(self, "bitwise_or", other)
+
+    def __ixor__(self, other: Any) -> Any:
+        return _updated(self, "bitwise_xor", other)
+
+    def __ilshift__(self, other: Any) -> Any:
+        return _updated(self, "bitwise_left_shift", other)
+
+    def __irshift__(self, other: Any) -> Any:
+        return _updated(self, "bitwise_right_shift", other)
+
 
 def _updated(x: Any, op: str, other: Any) -> Any:
     """``x op= other`` on an untracked tensor, in its own dtype (S12)."""

@@ -67,6 +67,36 @@ class Operators:
     def __rmod__(self, other: Any) -> Tensor:
         return binary("remainder", other, self)
 
+    def __and__(self, other: Any) -> Tensor:
+        return apply("bitwise_and", self, other)
+
+    def __rand__(self, other: Any) -> Tensor:
+        return apply("bitwise_and", other, self)
+
+    def __or__(self, other: Any) -> Tensor:
+        return apply("bitwise_or", self, other)
+
+    def __ror__(self, other: Any) -> Tensor:
+        return apply("bitwise_or", other, self)
+
+    def __xor__(self, other: Any) -> Tensor:
+        return apply("bitwise_xor", self, other)
+
+    def __rxor__(self, other: Any) -> Tensor:
+        return apply("bitwise_xor", other, self)
+
+    def __lshift__(self, other: Any) -> Tensor:
+        return apply("bitwise_left_shift", self, other)
+
+    def __rlshift__(self, other: Any) -> Tensor:
+        return apply("bitwise_left_shift", other, self)
+
+    def __rshift__(self, other: Any) -> Tensor:
+        return apply("bitwise_right_shift", self, other)
+
+    def __rrshift__(self, other: Any) -> Tensor:
+        return apply("bitwise_right_shift", other, self)
+
     def __matmul__(self, other: Any) -> Tensor:
         return apply("matmul", self, other)
 
@@ -101,18 +131,7 @@ class Operators:
         return apply("not_equal", self, other) if _comparable(other) else NotImplemented
 
     def __invert__(self) -> Tensor:
-        return apply("logical_not", _truths("~", self))
-
-    def __and__(self, other: Any) -> Tensor:
-        return apply("logical_and", _truths("&", self), _truths("&", other))
-
-    def __or__(self, other: Any) -> Tensor:
-        return apply("logical_or", _truths("|", self), _truths("|", other))
-
-    def __xor__(self, other: Any) -> Tensor:
-        return apply("not_equal", _truths("^", self), _truths("^", other))
-
-    __rand__, __ror__, __rxor__ = __and__, __or__, __xor__
+        return apply("bitwise_invert", self)
 
     def __getitem__(self, index: Any) -> Tensor:
         return apply("getitem", self, index=index)

@@ -55,6 +55,8 @@ class Op:
         reduction: It takes ``axis`` and ``keepdims`` (S13).
         accumulates: It sums products or values, in float64 under ``precision="exact"`` (S15).
         integers: On bool and integer operands alone it returns what NumPy returns, not float32.
+        widens: On those alone it works in and returns int64, or uint64 of unsigned ones, as sums do; its
+            public function takes the array API standard's ``dtype=``.
         variadic: The operands are one sequence; ``vjp["*"]`` may read ``i``, ``shapes``, and all of them by
             the sequence's name.
         packed: For layout ops: ``packed(q, **static) -> (QTensor, how)``.
@@ -74,6 +76,7 @@ class Op:
     reduction: bool = False
     accumulates: bool = False
     integers: bool = False
+    widens: bool = False
     variadic: bool = False
     packed: Callable[..., Any] | None = None
     operands: tuple[str, ...] = ()

@@ -6,11 +6,10 @@ from typing import Any
 
 import numpy as np
 
-from autoq.schemes import QuantScheme
 from autoq.tape.node import compute_dtype
 from autoq.tape.op import Op
 from autoq.tape.refusal import check_given
-from autoq.types import INHIBIT, PROPAGATE, TensorType, float32, float64, resolve
+from autoq.types import INHIBIT, PROPAGATE, TensorType, bool_, float32, float64, int64, resolve, uint64
 
 # Output type, compute dtype, and whether an operand or the output is packed.
 Plan = tuple[TensorType, "np.dtype[Any]", bool]
@@ -58,18 +57,19 @@ def voters(tensors: list[Any]) -> list[Any]:
 
 def _integer_plan(op: Op, operands: tuple[Any, ...], out_dtype: Any) -> tuple[TensorType, np.dtype[Any]]:
     """No float among the operands: what NumPy returns for an integer op, else float32 (S5)."""
-    floating = out_dtype is not None and (isinstance(out_dtype, QuantScheme) or out_dtype.kind not in "biu")
-    if floating or not op.integers or any(type(x) is float for x in operands):
-        return TensorType(out_dtype or float32), float64 if out_dtype is float64 else float32
-    # Numbers count by their class alone: the plan is kept for others of the same class.
-    inputs = [x._type.dtype if hasattr(x, "_type") else type(x)() for x in operands if x is not None]
-    result = np.result_type(*inputs)
-    if not op.accumulates:
-        return TensorType(out_dtype or result), result
-    summed = _summed(result)
-    return TensorType(out_dtype or summed), result if op.reduction else summed
+    wanted = None if out_dtype is None else TensorType(out_dtype)
+    if wanted is not None and wanted.is_float:
+        return wanted, float64 if out_dtype == float64 else float32
+    if op.integers and not any(type(x) is float for x in operands):
+        result = _integer(op, operands)
+        return wanted or TensorType(result), result
+    return wanted or TensorType(float32), float32
 
 
-def _summed(dtype: np.dtype[Any]) -> np.dtype[Any]:
-    """The dtype of a sum of bools or integers: 64 bits, as in the array API, so that few overflow."""
-    return dtype if dtype.kind == "f" else np.dtype(np.uint64 if dtype.kind == "u" else np.int64)
+def _integer(op: Op, operands: tuple[Any, ...]) -> np.dtype[Any]:
+    """The dtype that an integer op computes in: Python integers don't vote, but are no bools."""
+    dtypes = [x._type.dtype for x in operands if hasattr(x, "_type")]
+    result = np.result_type(*dtypes) if dtypes else bool_
+    if op.widens:
+        return uint64 if result.kind == "u" else int64
+    return int64 if result == bool_ and any(type(x) is int for x in operands) else result

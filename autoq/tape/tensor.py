@@ -9,12 +9,13 @@ import numpy as np
 
 from autoq import devices
 from autoq.context import current
-from autoq.errors import DTypeError, GradientError, ShapeError
+from autoq.errors import ArgumentError, DTypeError, GradientError, ShapeError
 from autoq.schemes import QuantScheme
 from autoq.storage import QTensor
 from autoq.tape.apply import apply, bind, plain
 from autoq.tape.hooks import Hooked
 from autoq.tape.node import LEAF, Node
+from autoq.tape.standard import Standard
 from autoq.tape.stored import copied
 from autoq.types import (
     INHIBIT,
@@ -142,6 +143,9 @@ class Tensor(Hooked):
     def __int__(self) -> int:
         return int(self.item())
 
+    def __complex__(self) -> complex:
+        return complex(self.item())
+
     def __index__(self) -> int:
         if self._type.is_float:
             raise DTypeError(
@@ -239,6 +243,12 @@ class Tensor(Hooked):
         devices.resolve(device)
         return self
 
+    def to_device(self, device: str, *, stream: Any = None) -> Tensor:
+        """``to`` under the array API standard's name; no device has streams."""
+        if stream is not None:
+            raise ArgumentError(f"to_device with stream={stream!r}.", "stream=None", "Leave stream out.")
+        return self.to(device)
+
     def quantize(self, scheme: Any, **options: Any) -> AutodiffQTensor:
         """Encode with a scheme; the gradient passes straight through (S20). Options as in ``aq.quantize``."""
         return _quantize(self, scheme, **options)
@@ -263,7 +273,7 @@ class Tensor(Hooked):
         backward(self, gradient, retain_graph=retain_graph, create_graph=create_graph)
 
 
-class AutodiffTensor(Tensor):
+class AutodiffTensor(Standard, Tensor):
     """A dense tensor: a NumPy array with a type and a tape node."""
 
     __slots__ = ()

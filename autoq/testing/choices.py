@@ -190,15 +190,15 @@ def _largest(choices: Choices, ufunc: np.ufunc, x: Any, axis: Any = 0, **kwargs:
 
 
 def _running(choices: Choices, ufunc: np.ufunc, x: Any, axis: int = 0, **kwargs: Any) -> Any:
-    """The extremum so far; the latest of equal ones."""
+    """The extremum so far; the first of equal ones."""
 
     def make() -> Any:
         shape = [1] * x.ndim
         shape[axis] = -1
         places = np.arange(x.shape[axis]).reshape(shape)
-        return np.maximum.accumulate(
-            np.where(np.equal(x, ufunc.accumulate(x, axis=axis)), places, 0), axis=axis
-        )
+        so_far = ufunc.accumulate(x, axis=axis)
+        new = np.not_equal(so_far, np.roll(so_far, 1, axis=axis)) & (places > 0)
+        return np.maximum.accumulate(np.where(new, places, 0), axis=axis)
 
     return np.take_along_axis(x, choices.take(make), axis)
 

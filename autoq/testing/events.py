@@ -6,11 +6,13 @@ import os
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
 
 from autoq.storage import QTensor
+from autoq.tape.checkpoint import Segment
 from autoq.tape.op import Op
 from autoq.testing.choices import Choices
 from autoq.testing.failures import ControlFlowDiverged
@@ -147,16 +149,79 @@ def diverged(now: str, recorded: Call | None) -> ControlFlowDiverged:
     )
 
 
-def call_path() -> str:
-    """The functions between the checked program and the operation, the outermost first."""
+def call_path(until: Any = None) -> str:
+    """The functions between the checked program, or a frame, and the operation; the outermost first."""
     names: list[str] = []
     frame: Any = sys._getframe(1)
-    while frame is not None and frame.f_code.co_name != PROGRAM:
-        file = os.path.abspath(frame.f_code.co_filename)
-        if not file.startswith(_PACKAGE) or file.startswith(_PROGRAMS):
+    while frame is not None and frame is not until and frame.f_code.co_name != PROGRAM:
+        if _is_program(frame.f_code):
             names.append(f"{frame.f_code.co_name}:{frame.f_lineno}")
         frame = frame.f_back
     return "/".join(reversed(names))
+
+
+@lru_cache(maxsize=4096)
+def _is_program(code: Any) -> bool:
+    """Whether code is the program's own, or a module's: not the engine's."""
+    file = os.path.abspath(code.co_filename)
+    return not file.startswith(_PACKAGE) or file.startswith(_PROGRAMS)
+
+
+class Recomputed:
+    """The calls within checkpoints, by segment: what is computed again in backward must repeat them."""
+
+    def __init__(self) -> None:
+        self._calls: dict[tuple[int, str, int], Call] = {}
+        self._frame: Any = None
+        self._count: dict[str, int] = {}
+
+    def record(self, call: Call) -> None:
+        """Note a call of the recorded run, if it is within a checkpoint."""
+        key = self._key()
+        if key is not None:
+            self._calls[key] = call
+
+    def check(self, call: Call) -> None:
+        """Compare a call of a backward pass with the one it repeats.
+
+        Raises:
+            ControlFlowDiverged: It is another one, or encodes to other codes.
+        """
+        key = self._key()
+        if key is None or not any(known[0] == key[0] for known in self._calls):
+            return
+        found = self._calls.get(key)
+        same = found is not None and found.op.name == call.op.name and _same_value(found.value, call.value)
+        if not same:
+            call.key = (key[1], key[2])
+            raise diverged(f"{call}, computed again", found)
+
+    def _key(self) -> tuple[int, str, int] | None:
+        frame = _segment_frame()
+        if frame is None:
+            return None
+        if frame is not self._frame:
+            self._frame, self._count = frame, {}
+        path = call_path(frame)
+        ordinal = self._count.get(path, 0)
+        self._count[path] = ordinal + 1
+        return id(frame.f_locals["self"]), path, ordinal
+
+
+def _segment_frame() -> Any:
+    """The innermost run of a checkpoint's segment around the operation."""
+    frame: Any = sys._getframe(1)
+    while frame is not None and frame.f_code.co_name != PROGRAM:
+        if frame.f_code is Segment.run.__code__:
+            return frame
+        frame = frame.f_back
+    return None
+
+
+def _same_value(a: Any, b: Any) -> bool:
+    if isinstance(a, QTensor) and isinstance(b, QTensor):
+        return a.same_bits(b)
+    return not isinstance(a, QTensor) and not isinstance(b, QTensor) and np.array_equal(a, b, equal_nan=True)
 
 
 PROGRAM = "run_checked_program"

@@ -23,7 +23,7 @@ from autoq.tape.tensor import Tensor
 from autoq.testing.branches import BRANCHES
 from autoq.testing.choices import choosing, plain, watched
 from autoq.testing.evaluate import Evaluated, evaluate, forward
-from autoq.testing.events import Array, Call, Calls, run_checked_program
+from autoq.testing.events import Array, Call, Calls, Recomputed, run_checked_program
 from autoq.testing.exact import constant, exact_tensor, is_exact, values_of
 from autoq.testing.rules import noting_residual, slopes, without
 from autoq.types import TensorType, float64
@@ -48,6 +48,7 @@ class Session(Observer):
         self.residuals: dict[Call, Array] = {}
         self.ledger: dict[Call, Array] = {}
         self._phase = "free"
+        self._recomputed = Recomputed()
 
     def record(self) -> tuple[Any, list[Any]]:
         """Run the program the first time: its result, and its leaves."""
@@ -113,6 +114,9 @@ class Session(Observer):
         if self._phase == "record":
             call.key = self.calls.key()
             self.calls.made.append(call)
+            self._recomputed.record(call)
+        if self._phase == "gradient":
+            self._recomputed.check(call)
         if not call.tracked:
             return constant(call.value, call.type)
         exact = call.dense if call.event is None else call.event.decoded

@@ -11,13 +11,16 @@ import numpy as np
 from autoq.errors import AutoqError
 from autoq.storage import QTensor
 from autoq.tape.apply import apply
+from autoq.tape.op import REGISTRY
 from autoq.tape.tensor import Tensor
 from autoq.testing.differences import derivative
+from autoq.testing.estimators import ESTIMATORS
 from autoq.testing.events import Array, Call
 from autoq.testing.exact import is_exact
 from autoq.testing.failures import GradientMismatch
 from autoq.testing.frozen import Input
-from autoq.testing.programs import FrozenProgram, Program
+from autoq.testing.programs import FrozenProgram, Program, moves
+from autoq.types import float64
 
 SHOWN = 64  # values of an input that a snippet spells out
 SEARCHED = 48  # elements differenced one by one to find the worst
@@ -84,7 +87,7 @@ def report(
     frozen = isinstance(program, FrozenProgram)
     hint = (
         "Correct the gradient rule."
-        if frozen or call
+        if frozen or (call and call.op.name not in ESTIMATORS)
         else "Correct the gradient rule; a program that quantizes is checked with through_rounding=True."
     )
     return GradientMismatch(
@@ -151,7 +154,10 @@ def _flat(arrays: Sequence[Array]) -> Array:
 def _blamed(f: Callable[..., Any], arguments: Sequence[Any], program: Program) -> Call | None:
     """The first operation whose own rule disagrees with differences of its own forward."""
     try:
-        frozen = program if isinstance(program, FrozenProgram) else FrozenProgram(f, arguments)
+        if isinstance(program, FrozenProgram):
+            frozen = program
+        else:
+            frozen = FrozenProgram.of(f, [Input(x, float64) if moves(x) else x for x in arguments])
     except AutoqError:
         return None
     for call in frozen.session.calls.made:
@@ -187,7 +193,8 @@ def _snippet(
 ) -> str:
     rounding = ", through_rounding=True" if isinstance(program, FrozenProgram) else ""
     lines = ["    import numpy as np, autoq as aq", "    from autoq.testing import check_grads"]
-    if call is not None and all(_short(x) for x in call.operands):
+    registered = call is not None and REGISTRY.get(call.op.name) is call.op
+    if call is not None and registered and all(_short(x) for x in call.operands):
         from_apply = "    from autoq.tape.apply import apply"
         names = [f"x{i}" for i in range(len(call.operands))]
         lines += [

@@ -22,8 +22,9 @@ from autoq.testing.events import Array, Call, Calls, run_checked_program
 from autoq.testing.exact import constant
 from autoq.testing.failures import BitsDiffer, GradientMismatch
 from autoq.testing.programs import FrozenProgram, moves, tracked
-from autoq.types import FLOATS, TensorType, dtype_name, float32, float64
+from autoq.types import FLOATS, TensorType, bfloat16, dtype_name, float16, float32, float64
 
+ROUNDINGS = 16  # of a half-precision dtype, that may add up where the float64 run keeps all digits
 SLACK = 1e-5  # by how much of the largest magnitude a float32 result may be off before it is encoded
 
 
@@ -39,7 +40,8 @@ def check_production(f: Callable[..., Any], *inputs: Any, tolerance: float = 1e-
     Args:
         f: A function of tensors, as of ``check_grads``.
         inputs: As of ``check_grads``; rounded to float32 first.
-        tolerance: Relative to the largest magnitude of an output or gradient.
+        tolerance: Relative to the largest magnitude of an output or gradient; in programs with float16 or
+            bfloat16 tensors, which the float64 run doesn't round, some of their roundings are added.
         seed: Of the cotangents.
 
     Raises:
@@ -57,6 +59,7 @@ def check_production(f: Callable[..., Any], *inputs: Any, tolerance: float = 1e-
     if any(_leaves_out(call) for call in program.session.calls.made):
         return  # non-finite parts are cut out of the float64 run, and have tests of their own
     outputs, leaves = _run(f, rounded, program.session.calls)
+    tolerance += _half(program.session.calls)
     rng = np.random.default_rng(seed)
     cotangents = [rng.standard_normal(o.shape).astype(float32) for o in outputs]
     for i, (out, reference) in enumerate(zip(outputs, program.outputs, strict=True)):
@@ -101,7 +104,7 @@ class Forcing(Observer):
     """Lets every operation run as it is, and puts the recorded codes in the place of its own."""
 
     def __init__(self, calls: Calls) -> None:
-        self.calls = calls
+        self.calls, self.half = calls, _half(calls)
         calls.rewind()
 
     def op(self, proceed: Any, op: Op, operands: Any, static: dict[str, Any], out_dtype: Any) -> Any:
@@ -120,7 +123,7 @@ class Forcing(Observer):
                 "Encode the result once, in its resolved type (S5-S15).",
             )
         if isinstance(out._value, QTensor):
-            _check_codes(call, out._value)
+            _check_codes(call, out._value, SLACK + self.half)
             out._value = call.value
         if not call.tracked:
             return constant(call.value if call.type.dtype not in FLOATS else out._value, call.type)
@@ -162,15 +165,22 @@ def _leaves_out(call: Call) -> bool:
     return call.regular is not None or (call.event is not None and call.event.kept is not None)
 
 
-def _check_codes(call: Call, got: QTensor) -> None:
+def _half(calls: Calls) -> float:
+    """What roundings to float16 or bfloat16 may do, relatively; 0 if the program has none."""
+    eps = {float16: 2.0**-11, bfloat16: 2.0**-8}
+    found = [eps[call.type.dtype] for call in calls.made if call.type.dtype in eps]
+    return ROUNDINGS * max(found, default=0.0)
+
+
+def _check_codes(call: Call, got: QTensor, share: float) -> None:
     """The codes of the production run against what float64 gives for values a little around the recorded."""
     if call.event is None:
         if not got.same_bits(call.value):
             raise _other_codes(call, "moved")
         return
     v, encode = call.event.value, call.event.encode
-    slack = SLACK * float(np.max(np.abs(v), initial=0.0))
-    near = (v, v + slack, v - slack, v * (1 + SLACK), v * (1 - SLACK))
+    slack = share * float(np.max(np.abs(v), initial=0.0))
+    near = (v, v + slack, v - slack, v * (1 + share), v * (1 - share))
     decoded = np.stack([encode(x).dequantize(float64) for x in near])
     low, high = decoded.min(axis=0), decoded.max(axis=0)
     room = 1e-5 * np.max(np.abs(decoded), initial=0.0)

@@ -11,6 +11,7 @@ import numpy as np
 from autoq.context import using
 from autoq.errors import GradientError
 from autoq.storage import QTensor
+from autoq.tape.apply import apply
 from autoq.tape.gradient import walk
 from autoq.tape.node import LEAF
 from autoq.tape.tensor import AutodiffTensor, Tensor
@@ -90,7 +91,7 @@ class PlainProgram(Program):
             return self._walked(list(zip(self.outputs, cotangents, strict=True)), self.leaves)
 
     def _run(self, values: Sequence[Array]) -> tuple[Any, list[Any]]:
-        leaves = [AutodiffTensor(v, TensorType(float64), LEAF) for v in values]
+        leaves = [AutodiffTensor(np.asarray(v), TensorType(float64), LEAF) for v in values]
         waiting = iter(leaves)
         arguments = [next(waiting) if moves(x) else x for x in self._arguments]
         with using(grad=True), np.errstate(all="ignore"):
@@ -171,12 +172,19 @@ def directional(
         found = walk(seeds, True, True)
         total: Any = AutodiffTensor(np.zeros(()), TensorType(float64))
         for leaf, d in zip(leaves, direction, strict=True):
+            total = total + _nothing(leaf)
             if leaf in found:
                 total = total + (found[leaf] * AutodiffTensor(d, TensorType(float64))).sum()
         return total
 
     slope.__name__ = f"slope_of_{getattr(f, '__name__', 'f')}"
     return slope
+
+
+def _nothing(leaf: Any) -> Any:
+    """0, on the tape of the leaf: so that a slope which is constant has a gradient of 0."""
+    dense = apply("dequantize", leaf, dtype=float64) if leaf._type.is_quantized else leaf
+    return (apply("where", np.isfinite(leaf.numpy()), dense, 0.0) * 0.0).sum()
 
 
 def _flat(result: Any) -> list[Any]:

@@ -57,6 +57,10 @@ class OpCall:
         ]
         return f"<{self.op.name}({', '.join(listed)}) where {'; '.join(given)}>"
 
+    def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
+        """How hypothesis prints it."""
+        printer.text(repr(self))
+
 
 def op_calls(op: Any, decimals: Any = DECIMALS, ranked: Any = False) -> Strategy:
     """Calls of an op: its record's samples with drawn numbers, rounded so that a failure is readable.

@@ -88,6 +88,10 @@ class Program:
         given = [f"# x{i} = np.{x!r}" for i, x in enumerate(self.inputs)]
         return "\n".join(["", str(self), *given])
 
+    def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
+        """How hypothesis prints it."""
+        printer.text(repr(self))
+
 
 def programs(inputs: Any = INPUTS, steps: Any = STEPS, schemes: Any = None, rows: Any = 2) -> Strategy:
     """Random programs of element-wise ops, products, reductions, layout ops and casts on mixed types.
