@@ -14,7 +14,7 @@ from autoq.ops import layout as layout  # registers reshape
 from autoq.ops.axes import one_axis
 from autoq.ops.interchange import copied
 from autoq.tape.apply import apply, as_tensor
-from autoq.tape.function import composed
+from autoq.tape.function import composed, sequence
 from autoq.tape.op import REGISTRY
 from autoq.tape.tensor import Tensor, tensor
 
@@ -70,9 +70,10 @@ def concat(arrays: Any, axis: int | None = 0, *, out_dtype: Any = None) -> Tenso
         >>> aq.concat([[1.0, 2.0], [3.0]])
         tensor([1. 2. 3.], float32)
     """
+    given = sequence(REGISTRY["concat"], arrays)
     if axis is not None:
-        return apply("concat", *arrays, axis=axis, out_dtype=out_dtype)
-    tensors = [as_tensor(x) for x in arrays]
+        return apply("concat", *given, axis=axis, out_dtype=out_dtype)
+    tensors = [as_tensor(x) for x in given]
     return apply("concat", *[x.reshape((x.size,)) for x in tensors], axis=0, out_dtype=out_dtype)
 
 

@@ -57,7 +57,7 @@ def function(op: Op) -> Callable[..., Tensor]:
             arguments, named = _bound(op, defaults, arguments, named)
         elif tail:
             arguments += tail
-        return run(op, _sequence(op, arguments[0]) if op.variadic else arguments, named, out_dtype)
+        return run(op, sequence(op, arguments[0]) if op.variadic else arguments, named, out_dtype)
 
     call.op = op  # type: ignore[attr-defined]
     call.__name__ = call.__qualname__ = op.name
@@ -67,7 +67,7 @@ def function(op: Op) -> Callable[..., Tensor]:
     return call
 
 
-def _sequence(op: Op, given: Any) -> tuple[Any, ...]:
+def sequence(op: Op, given: Any) -> tuple[Any, ...]:
     """The operands of an op that takes a sequence of them."""
     try:
         return tuple(given)

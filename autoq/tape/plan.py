@@ -72,4 +72,5 @@ def _integer(op: Op, operands: tuple[Any, ...]) -> np.dtype[Any]:
     result = np.result_type(*dtypes) if dtypes else bool_
     if op.widens:
         return uint64 if result.kind == "u" else int64
-    return int64 if result == bool_ and any(type(x) is int for x in operands) else result
+    counts = op.accumulates or any(type(x) is int for x in operands)  # bools add up as numbers
+    return int64 if result == bool_ and counts else result
