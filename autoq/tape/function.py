@@ -86,6 +86,8 @@ def _cast_first(
     dtype = named.pop("dtype")
     if dtype is not None:
         name = op.operands[0]
+        if not arguments and name not in named:
+            raise _misuse(op, arguments, named, (*op.operands, *op.statics))
         x = as_tensor(arguments[0] if arguments else named.pop(name, None)).astype(dtype)
         arguments = (x, *arguments[1:])
     return call(*arguments, out_dtype=dtype if out_dtype is None else out_dtype, **named)

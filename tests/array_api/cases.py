@@ -1,6 +1,6 @@
 """Calls of the standard's functions, run by autoq and by array-api-strict on the same arrays.
 
-A case is a function of the namespace ``xp`` and of ``D``, which names the dtypes: ``D("int8")``.
+A case is a function of the namespace ``xp``.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import numpy as np
 
 import autoq as aq
 
-Case = Callable[[Any, Callable[[str], Any]], Any]
+Case = Callable[[Any], Any]
 CASES: dict[str, list[Case]] = defaultdict(list)
 FLOATS = ("float32", "float64")
 SIGNED = ("int8", "int16", "int32", "int64")
@@ -26,9 +26,9 @@ SPECIAL = np.array(
 )
 
 
-def dtype_of(xp: Any) -> Callable[[str], Any]:
-    """The namespace's dtypes by name: aq.int8 is a format, so autoq's are in aq.dtypes."""
-    return lambda name: getattr(aq.dtypes if xp is aq else xp, name)
+def named(xp: Any, dtype: str) -> Any:
+    """The namespace's dtype of that name: aq.int8 is a format, so autoq's are in aq.dtypes."""
+    return getattr(aq.dtypes if xp is aq else xp, dtype)
 
 
 def array(xp: Any, values: Any, dtype: str) -> Any:
@@ -65,12 +65,25 @@ def over(names: str, dtypes: tuple[str, ...], call: Callable[..., Any], *options
 
 
 def _bound(name: str, dtype: str, call: Callable[..., Any], option: dict[str, Any]) -> Case:
-    return lambda xp, D: call(getattr(xp, name), xp, dtype, **option)
+    return lambda xp: call(getattr(xp, name), xp, dtype, **option)
+
+
+ALL = ("bool", *NUMERIC)
+CUBE = (2, 3, 4)
+
+
+def on(shape: tuple[int, ...]) -> Any:
+    """A call of the function on data of that shape."""
+    return lambda f, xp, d, **option: f(array(xp, data(d, shape), d), **option)
+
+
+def same_kind(dtype: str) -> tuple[str, ...]:
+    return FLOATS if dtype in FLOATS else INTEGERS
 
 
 def run(case: Case, xp: Any) -> Any:
     with np.errstate(all="ignore"):
-        return case(xp, dtype_of(xp))
+        return case(xp)
 
 
 def compare(found: Any, expected: Any) -> None:

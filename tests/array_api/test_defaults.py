@@ -160,6 +160,7 @@ def test_dtypes_that_a_function_does_not_take(call):
     lambda: aq.tensor([2]) ** -1, lambda: aq.full((2,), 300, dtype=aq.uint8), lambda: aq.tensor([1]) << -1,
     lambda: aq.diff([1.0], n=-1), lambda: aq.searchsorted([1.0], [1.0], side="middle"),
     lambda: aq.searchsorted([1.0, 2.0], [1.0], sorter=[0, 0]), lambda: aq.result_type(1, 2.0),
+    lambda: aq.sum(dtype=aq.int64),
     lambda: aq.isdtype(aq.int32, "whole"), lambda: aq.__array_namespace_info__().dtypes(kind="whole"),
 ])  # fmt: skip
 def test_arguments_that_a_function_does_not_take(call):

@@ -12,6 +12,7 @@ import pytest
 
 import autoq as aq
 from tests.array_api import array_cases as array_cases
+from tests.array_api import creation_cases as creation_cases
 from tests.array_api import elementwise_cases as elementwise_cases
 from tests.array_api import test_array_object
 from tests.array_api.cases import CASES
