@@ -168,7 +168,8 @@ def _larger(choices: Choices, ufunc: np.ufunc, a: Any, b: Any, **kwargs: Any) ->
 
     first, shares = choices.take(make)
     with np.errstate(all="ignore"):
-        value = watched(np.where(first == 1, a, np.where(first == 0, b, first * a + (1 - first) * b)))
+        mixed = np.where(np.equal(a, b), b, b + first * (a - b))
+        value = watched(np.where(first == 1, a, np.where(first == 0, b, mixed)))
     choices.share(value, shares)
     return value
 
@@ -181,11 +182,13 @@ def _largest(choices: Choices, ufunc: np.ufunc, x: Any, axis: Any = 0, **kwargs:
         value = ufunc.reduce(x, axis=axis, keepdims=True, **kwargs)
         hits = np.equal(x, value)
         count = np.add.reduce(hits, axis=axis, keepdims=True, dtype=np.int64)
-        return np.where(hits, 1.0 / np.maximum(count, 1), 0.0), np.where(count == 0, value, 0.0)
+        return value, x, np.where(hits & np.isfinite(x), 1.0 / np.maximum(count, 1), 0.0)
 
-    share, constant = choices.take(make)
+    # The recorded value plus the shares of what changed, so that the recorded run gives it to the bit.
+    value, before, share = choices.take(make)
     with np.errstate(all="ignore"):
-        value = np.add.reduce(np.where(share > 0, x * share, 0.0), axis=axis, keepdims=True) + constant
+        change = np.where(share > 0, share * (x - before), 0.0)
+        value = value + np.add.reduce(change, axis=axis, keepdims=True)
     return value if keepdims else np.squeeze(value, axis=tuple(range(value.ndim)) if axis is None else axis)
 
 

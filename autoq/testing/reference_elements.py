@@ -46,6 +46,10 @@ def encode(values: Array, element: ElementFormat | str, draws: Array | None = No
         codes = codes | (np.signbit(clamped).astype(np.int64) << (element.bits - 1))
     else:
         codes = _round(clamped, *_values(element), draws, bits)
+        # A table may have a code for -0 beside that of +0.
+        minus_zero = np.flatnonzero((element.values == 0) & np.signbit(element.values))
+        if minus_zero.size:
+            codes = np.where((element.values[codes] == 0) & np.signbit(clamped), minus_zero[0], codes)
     return np.where(missing, element.nan_code or 0, codes).astype(np.uint8)
 
 
@@ -61,10 +65,11 @@ def _magnitudes(element: ElementFormat) -> tuple[Array, Array]:
 
 
 def _values(element: ElementFormat) -> tuple[Array, Array]:
-    """Values from the minimum to the maximum, ascending, and their codes."""
+    """Values from the minimum to the maximum, ascending, and their codes: one each, of the two zeros +0."""
     values = element.values.astype(np.float64)
     codes = np.flatnonzero((values >= element.minimum) & (values <= element.maximum))
-    codes = codes[np.argsort(values[codes], kind="stable")]
+    codes = codes[np.lexsort((np.signbit(values[codes]), values[codes]))]
+    codes = codes[np.append(True, np.diff(values[codes]) > 0)]
     return values[codes], codes
 
 

@@ -80,3 +80,21 @@ def test_torch_programs_are_checked():
     doubled = type("Doubled", (Round,), {"backward": staticmethod(lambda ctx, g: 2 * g)})
     with pytest.raises(GradientMismatch):
         check_injected(program, X, W, quantizer=doubled.apply, framework=framework)
+
+
+def test_jax_programs_are_checked():
+    jax = pytest.importorskip("jax")
+    jnp = jax.numpy
+    jax.config.update("jax_enable_x64", True)
+
+    def gradient(f, inputs, cotangent):
+        return [np.asarray(g) for g in jax.vjp(f, *map(jnp.asarray, inputs))[1](jnp.asarray(cotangent))]
+
+    def straight_through(v):
+        return v + jax.lax.stop_gradient(jnp.round(v * 4) / 4 - v)
+
+    def program(quantize, x, w):
+        return jnp.tanh(quantize(jnp.tanh(quantize(x)) @ quantize(w)))
+
+    framework = Framework(jnp.asarray, np.asarray, gradient)
+    check_injected(program, X, W, quantizer=straight_through, framework=framework)

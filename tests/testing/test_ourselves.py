@@ -14,7 +14,7 @@ from autoq.tape.op import REGISTRY
 from autoq.testing import VacuousCheck, check_grads, check_production
 from autoq.testing import strategies as sts
 
-NIGHTLY = 10 if os.environ.get("AUTOQ_TEST_PROFILE") == "nightly" else 1
+SCALE = {"nightly": 10.0, "coverage": 0.1}.get(os.environ.get("AUTOQ_TEST_PROFILE", ""), 1.0)
 SCHEMES = ("mxfp8", "mxfp6_e2m3", "mxfp4", "nvfp4", "int8", "int4")
 CASTS = {
     *("quantize", "dequantize", "astype", "identity", "quantize_grad"),
@@ -26,10 +26,15 @@ FLAT = {"ceil", "floor", "round", "trunc", "sign", "floor_divide", "extremum_sha
 # Where a quantized operand may not come to lie: the functions aren't smooth there, and not element-wise.
 DOMAIN = {"binary_cross_entropy": (1e-3, 1 - 1e-3)}
 
-few = settings(
-    max_examples=10 * NIGHTLY, deadline=None, database=None, suppress_health_check=list(HealthCheck)
-)
-many = settings(parent=few, max_examples=200 * NIGHTLY)
+
+def examples(count):
+    """Settings for so many examples, more or less by the profile."""
+    checks = list(HealthCheck)
+    return settings(
+        max_examples=max(1, int(count * SCALE)), deadline=None, database=None, suppress_health_check=checks
+    )
+
+
 pytestmark = pytest.mark.filterwarnings("ignore::RuntimeWarning", "ignore::UserWarning")
 
 
@@ -56,7 +61,7 @@ def in_domain(call, scheme):
 def test_every_op_passes_the_frozen_rounding_check(name, scheme):
     moved, alone = [], []
 
-    @few
+    @examples(10)
     @given(sts.op_calls(name, ranked=True))
     def check(call):
         found = aq.scheme(scheme)
@@ -75,7 +80,7 @@ def test_every_op_passes_the_frozen_rounding_check(name, scheme):
 
 @pytest.mark.parametrize("name", NAMES)
 def test_every_op_has_two_gradients_in_both_modes(name):
-    @settings(few, max_examples=3 * NIGHTLY)
+    @examples(3)
     @given(sts.op_calls(name))
     def check(call):
         check_grads(call, *call.inputs, order=2, directions=1)
@@ -94,7 +99,7 @@ def squared(program):
 def test_random_programs_pass_the_frozen_rounding_check():
     moved = []
 
-    @many
+    @examples(200)
     @given(sts.programs())
     def check(program):
         try:
@@ -108,7 +113,7 @@ def test_random_programs_pass_the_frozen_rounding_check():
     assert np.mean(moved) > 0.75
 
 
-@settings(many, max_examples=20 * NIGHTLY)
+@examples(20)
 @given(sts.programs(steps=st.integers(1, 4)))
 def test_random_programs_pass_it_to_the_second_order(program):
     check_grads(
@@ -122,13 +127,13 @@ def test_random_programs_pass_it_to_the_second_order(program):
     )
 
 
-@many
+@examples(200)
 @given(sts.programs())
 def test_random_programs_in_production_agree_with_float64(program):
     check_production(program, *program.inputs)
 
 
-@settings(many, max_examples=50 * NIGHTLY)
+@examples(50)
 @given(sts.programs())
 def test_the_results_of_random_programs_survive_saving(tmp_path_factory, program):
     path = tmp_path_factory.mktemp("programs") / "results.safetensors"
@@ -144,7 +149,7 @@ def test_the_results_of_random_programs_survive_saving(tmp_path_factory, program
             np.testing.assert_array_equal(np.asarray(stored), x.numpy())
 
 
-@settings(many, max_examples=20 * NIGHTLY)
+@examples(20)
 @given(sts.programs())
 def test_random_programs_are_deterministic(program):
     aq.testing.check_same_on(["cpu"], program, *[aq.tensor(x, dtype=aq.float32) for x in program.inputs])

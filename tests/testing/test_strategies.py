@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -118,6 +120,14 @@ def test_programs_run_as_they_print(program):
 def test_programs_shrink_to_the_lines_that_matter():
     program = find(sts.programs(schemes="mxfp4"), lambda p: "softmax" in str(p), settings=search)
     assert len(program.steps) <= 4
+
+
+def test_nothing_but_the_strategies_names_hypothesis():
+    package = Path(aq.__file__).parent
+    named = {
+        p for p in package.rglob("*.py") if re.search(r"^\s*(import|from) hypothesis", p.read_text(), re.M)
+    }
+    assert {p.parent for p in named} == {package / "testing" / "strategies"}
 
 
 def test_the_package_needs_no_hypothesis_until_strategies_are_named():
