@@ -12,4 +12,6 @@ from .failures import ControlFlowDiverged as ControlFlowDiverged
 from .failures import GradientMismatch as GradientMismatch
 from .failures import VacuousCheck as VacuousCheck
 from .grads import check_grads as check_grads
+from .injected import Framework as Framework
+from .injected import check_injected as check_injected
 from .production import check_production as check_production
