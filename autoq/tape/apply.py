@@ -104,7 +104,7 @@ def _native(op: Op, a: Any, b: Any, x: Any, y: Any, out_type: TensorType) -> Ten
     try:
         value = op.forward(x, y)
     except REFUSALS as error:
-        _check_broadcast(op, [x, y])
+        check_broadcast(op, [x, y])
         raise refusal(op, (a, b), _NO_STATICS, error) from error
     if value.__class__ is not np.ndarray:
         value = np.asarray(value)
@@ -210,7 +210,7 @@ def _run_float(op: Op, operands: tuple[Any, ...], static: dict[str, Any], out_dt
         try:
             value = _forward(op, arrays, static, work)
         except ShapeError as error:
-            raise _with_dtypes(error, op, operands) from None
+            raise with_dtypes(error, op, operands) from None
         if packed or value.dtype is not out_type.dtype:
             reduced = packed and op.reduction and out_dtype is None and _reduced_last(operands[0], static)
             value, out_type = encoded(value, out_type, reduced)
@@ -218,20 +218,6 @@ def _run_float(op: Op, operands: tuple[Any, ...], static: dict[str, Any], out_dt
     if tracked and context.grad and out_type.is_float:
         node = _recorded(op, operands, static, compute, out_type, value, "")
     return (_AutodiffQTensor if value.__class__ is QTensor else _AutodiffTensor)(value, out_type, node)
-
-
-def _with_dtypes(error: ShapeError, op: Op, operands: tuple[Any, ...]) -> ShapeError:
-    """The error with the operands' dtypes, where they are not all float32."""
-    tensors = [x for x in operands if isinstance(x, _Tensor)]
-    if all(x._type.dtype is float32 for x in tensors):
-        return error
-    names = op.operands if len(op.operands) == len(operands) else [str(i) for i in range(len(operands))]
-    listed = [
-        f"{n} {x._type.dtype.name} {x.shape}"
-        for n, x in zip(names, operands, strict=True)
-        if isinstance(x, _Tensor)
-    ]
-    return ShapeError(f"{error.given} Operands: {', '.join(listed)}.", error.allowed, error.remedy)
 
 
 def _forward(op: Op, arrays: list[Any], static: dict[str, Any], dtype: Any = float32) -> np.ndarray:
@@ -242,22 +228,9 @@ def _forward(op: Op, arrays: list[Any], static: dict[str, Any], dtype: Any = flo
         value = op.forward(tuple(arrays), **static) if op.variadic else op.forward(*arrays, **static)
     except ValueError as error:
         if op.elementwise and not isinstance(error, ShapeError):
-            _check_broadcast(op, arrays)
+            check_broadcast(op, arrays)
         raise
     return value if type(value) is np.ndarray else np.asarray(value)
-
-
-def _check_broadcast(op: Op, arrays: list[Any]) -> tuple[int, ...]:
-    """The broadcast shape of the operands, or a ShapeError that names them."""
-    shapes = [getattr(x, "shape", ()) for x in arrays if x is not None]
-    try:
-        return np.broadcast_shapes(*shapes)
-    except ValueError:
-        raise ShapeError(
-            f"{op.name}: shapes {' and '.join(map(str, shapes))} don't broadcast.",
-            "shapes whose axes, aligned at the last, are equal or 1",
-            "Reshape an operand, or insert axes of length 1 with expand_dims.",
-        ) from None
 
 
 def _worth_tiling(operands: tuple[Any, ...]) -> bool:
@@ -269,7 +242,7 @@ def _tiled(
     op: Op, operands: tuple[Any, ...], static: dict[str, Any], out_type: TensorType, compute: Any
 ) -> Any:
     values = [x._value if isinstance(x, _Tensor) else x for x in operands]
-    shape = _check_broadcast(op, values)
+    shape = check_broadcast(op, values)
     out = out_type.dtype
     if isinstance(out, QuantScheme):
         out = out.innermost(len(shape))

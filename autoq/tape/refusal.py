@@ -5,7 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from autoq.errors import ArgumentError, AutoqError, DTypeError, IndexingError
+import numpy as np
+
+from autoq.errors import ArgumentError, AutoqError, DTypeError, IndexingError, ShapeError
+from autoq.types import float32
 
 # What a forward raises about its arguments; anything else is a fault of ours and passes unchanged.
 REFUSALS = (TypeError, ValueError, IndexError, ArithmeticError)
@@ -49,6 +52,33 @@ def check_given(op: Any, operands: tuple[Any, ...]) -> None:
                 "numbers, arrays and tensors",
                 "Pass the operand; a function that forgot its return gives None.",
             )
+
+
+def check_broadcast(op: Any, arrays: list[Any]) -> tuple[int, ...]:
+    """The broadcast shape of the operands, or a ShapeError that names them."""
+    shapes = [getattr(x, "shape", ()) for x in arrays if x is not None]
+    try:
+        return np.broadcast_shapes(*shapes)
+    except ValueError:
+        raise ShapeError(
+            f"{op.name}: shapes {' and '.join(map(str, shapes))} don't broadcast.",
+            "shapes whose axes, aligned at the last, are equal or 1",
+            "Reshape an operand, or insert axes of length 1 with expand_dims.",
+        ) from None
+
+
+def with_dtypes(error: ShapeError, op: Any, operands: tuple[Any, ...]) -> ShapeError:
+    """The error with the operands' dtypes, where they are not all float32."""
+    tensors = [x for x in operands if hasattr(x, "_type")]
+    if all(x._type.dtype is float32 for x in tensors):
+        return error
+    names = op.operands if len(op.operands) == len(operands) else [str(i) for i in range(len(operands))]
+    listed = [
+        f"{n} {x._type.dtype.name} {x.shape}"
+        for n, x in zip(names, operands, strict=True)
+        if hasattr(x, "_type")
+    ]
+    return ShapeError(f"{error.given} Operands: {', '.join(listed)}.", error.allowed, error.remedy)
 
 
 def _spelled(value: Any) -> str:
