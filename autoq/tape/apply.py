@@ -14,7 +14,7 @@ from autoq.storage.tiles import map_tiles
 from autoq.tape.node import Node, compute_dtype
 from autoq.tape.op import REGISTRY, Op
 from autoq.tape.plan import Plan, make_plan
-from autoq.tape.refusal import REFUSALS, check_given, refusal
+from autoq.tape.refusal import REFUSALS, check_broadcast, check_given, refusal, with_dtypes
 from autoq.types import INHIBIT, PROPAGATE, TensorType, as_dtype, bool_, float32, float64
 
 if TYPE_CHECKING:
