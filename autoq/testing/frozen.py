@@ -40,6 +40,7 @@ class Session(Observer):
         calls: The recorded run.
         residuals: By call of ``quantize_grad``, rho = Q(g) - g of the last gradient.
         ledger: By call of ``quantize_grad``, its operand in the last run.
+        steepest: The largest cotangent that the last gradient met.
     """
 
     def __init__(self, f: Any, arguments: Sequence[Any]) -> None:
@@ -47,6 +48,7 @@ class Session(Observer):
         self.calls = Calls()
         self.residuals: dict[Call, Array] = {}
         self.ledger: dict[Call, Array] = {}
+        self.steepest = 0.0
         self._phase = "free"
         self._recomputed = Recomputed()
 
@@ -63,7 +65,7 @@ class Session(Observer):
 
     def gradients(self, seeds: Sequence[tuple[Any, Array]], leaves: Sequence[Any]) -> list[Array]:
         """The tape's gradients by the leaves, in float64; the tape is kept."""
-        self.residuals = {}
+        self.residuals, self.steepest = {}, 0.0
         with self._in("gradient"):
             found = walk(seeds, True, False)
         return [np.asarray(found[x], float64) if x in found else np.zeros(x.shape) for x in leaves]
@@ -122,6 +124,12 @@ class Session(Observer):
         exact = call.dense if call.event is None else call.event.decoded
         assert exact is not None
         return self._output(call, operands, exact if call.event is None else call.event.result(_zeros(call)))
+
+    def step(self, proceed: Any, node: Any, g: Any, grads: Any, owned: Any) -> None:
+        """A node's rules, on the way back; notes how large its cotangent is."""
+        if self._phase == "gradient" and isinstance(g, np.ndarray):
+            self.steepest = max(self.steepest, float(np.max(np.abs(g), initial=0.0)))
+        proceed(node, g, grads, owned)
 
     def _repeated(self, call: Call, operands: Any) -> Array:
         """The value of a recorded call at other operands."""
