@@ -6,10 +6,10 @@ RUN    := $(VENV)/bin/python
 # A stamp a set of extras: a second run installs nothing until setup.cfg changes.
 stamp   = $(VENV)/.installed-$(1)
 .DEFAULT_GOAL := help
-.PHONY: help train test check lint types bench docs tutorials clean
+.PHONY: help train test check lint types bench mutation coverage docs tutorials clean
 .NOTPARALLEL:
 # Small products: more BLAS threads than one only wait for each other.
-train test docs tutorials: export OPENBLAS_NUM_THREADS ?= 1
+train test mutation coverage docs tutorials: export OPENBLAS_NUM_THREADS ?= 1
 
 help:  ## show this list
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## */\t/' | expand -t 12
@@ -32,6 +32,10 @@ types: $(call stamp,dev)  ## check types
 	$(RUN) -m mypy
 bench: $(call stamp,bench)  ## time autoq beside NumPy, torch and torchao; writes benchmarks/RESULTS.md
 	$(RUN) benchmarks/cpu.py $(ARGS)
+mutation: $(call stamp,test)  ## break every rule in turn and see that a test fails: ARGS="source --only softmax"
+	$(RUN) -m tests.mutation $(ARGS)
+coverage: $(call stamp,test)  ## branch coverage, kernels interpreted: half an hour
+	NUMBA_DISABLE_JIT=1 AUTOQ_TEST_PROFILE=coverage $(RUN) -m coverage run -m pytest -p no:xdist -m "not slow and not exhaustive and not gpu" $(ARGS); $(RUN) -m coverage report
 docs: $(call stamp,docs)  ## build the documentation into docs/_build/html
 	$(RUN) -m sphinx -W --keep-going -q -b html docs docs/_build/html
 tutorials: $(call stamp,test)  ## run the tutorials

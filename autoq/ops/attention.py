@@ -268,6 +268,7 @@ def _sample(rng: np.random.Generator) -> list[Case]:
         ((heads(2, 2), heads(1, 3), heads(1, 3)), {"rate": 0.4, "draw": Draw(7, 1)}),
         ((one[0], one[1], one[2]), {}),
         ((side[0], side[1, :, :4], side[2, :, :4]), {"heads": 4, "kv_heads": 2, "causal": True}),
+        ((side[:2], side[1:, :, ::-1], side[::2]), {"heads": 2}),
     ]
 
 

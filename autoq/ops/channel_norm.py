@@ -227,6 +227,7 @@ def _batch_sample(rng: np.random.Generator) -> list[Case]:
         ((x, None, None, weight, bias), {}),
         ((x, mean, rng.uniform(0.5, 2, 4), weight, bias), {"eps": 0.1}),
         ((rng.standard_normal((5, 4)), None, None, None, None), {"eps": 0.1}),
+        ((rng.standard_normal((2, 4, 2, 3)), None, None, weight, bias), {}),
     ]
 
 

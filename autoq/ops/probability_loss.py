@@ -174,6 +174,18 @@ def _kl_target(
 
 
 _LABELS = np.array([2, 0, 2])
+_nll_rows = moved(
+    (3, 4),
+    {"labels": _LABELS},
+    {"labels": _LABELS, "reduction": "sum", "ignore_index": 0},
+    {"labels": _LABELS, "reduction": "none"},
+    {"labels": _LABELS, "ignore_index": 2},
+)
+_nll_grid = moved((2, 3, 4), {"labels": np.array([_LABELS, [1, 3, 0]])})
+
+
+def _nll_sample(rng: np.random.Generator) -> list[Case]:
+    return [*_nll_rows(rng), *_nll_grid(rng)]
 
 
 def _bce_sample(rng: np.random.Generator) -> list[Case]:
@@ -216,13 +228,7 @@ register(
         {"log_probs": _nll_log_probs},
         kind="loss",
         accumulates=True,
-        sample=moved(
-            (3, 4),
-            {"labels": _LABELS},
-            {"labels": _LABELS, "reduction": "sum", "ignore_index": 0},
-            {"labels": _LABELS, "reduction": "none"},
-            {"labels": _LABELS, "ignore_index": 2},
-        ),
+        sample=_nll_sample,
     )
 )
 _pair("binary_cross_entropy", binary_cross_entropy, ("pred", _bce_pred), _bce_target, _bce_sample)

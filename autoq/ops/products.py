@@ -227,5 +227,5 @@ register(Op(
 ))
 register(Op(
     "trace", trace, {"x": _trace_x}, accumulates=True, integers=True,
-    sample=moved((2, 3, 4), {}, {"offset": 1}, {"offset": -1}),
+    sample=moved((2, 2, 3, 4), {}, {"offset": 2}, {"offset": -1}),
 ))

@@ -256,7 +256,7 @@ def _scan_sample(rng: np.random.Generator) -> list[Case]:
 def _prod_sample(rng: np.random.Generator) -> list[Case]:
     zeros = rng.uniform(-2, 2, (3, 4))
     zeros[0, 1] = zeros[2, 1] = zeros[1, 2] = 0.0
-    return [*reduced(0.5, 2)(rng), *[((zeros,), {"axis": axis}) for axis in (0, 1, None)]]
+    return [*reduced(0.5, 2)(rng), *[((zeros,), {"axis": axis}) for axis in (0, 1, None, ())]]
 
 
 def _extremum_sample(rng: np.random.Generator) -> list[Case]:

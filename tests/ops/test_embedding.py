@@ -65,6 +65,12 @@ def test_gradients_of_repeated_rows_add_up_and_padding_gets_none():
     np.testing.assert_allclose(table.grad.numpy(), expected, rtol=1e-6)
 
 
+def test_padding_gets_no_gradient_where_entries_have_several_axes():
+    table = aq.tensor(data(3, 2, 2), requires_grad=True)
+    aq.embedding(table, [0, 1, 2, 0], padding_idx=1).backward(np.ones((4, 2, 2), np.float32))
+    assert table.grad.numpy()[:, 0, 0].tolist() == table.grad.numpy()[:, 1, 1].tolist() == [2, 0, 1]
+
+
 def test_padding_has_no_second_gradient_either():
     table = aq.tensor(data(3, 2), dtype=np.float64, requires_grad=True)
     y = aq.embedding(table, [0, 1, 1], padding_idx=1)
