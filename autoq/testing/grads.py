@@ -183,7 +183,12 @@ def _noise(program: Program, c: list[Array], moved: Derivative, place: int) -> f
     """What rounding of float64 may do to a difference."""
     size = np.abs(np.where(_joined(c) != 0, _joined([_stored(o) for o in program.outputs]), 0.0))
     total = float(np.sum(size * np.abs(_joined(c)))) if place else float(np.max(size, initial=0))
-    return 1e-15 + 1e-12 * total + 10 * float(moved.error[place] if place else 0.0)
+    # What cancels before it gets to the output leaves noise of its own size behind.
+    largest = max(
+        (float(np.max(np.abs(x[np.isfinite(x)]), initial=0.0)) for x in program.inputs), default=0.0
+    )
+    cancelled = 1e-13 * largest * (float(np.sum(np.abs(_joined(c)))) if place else 1.0)
+    return 1e-15 + cancelled + 1e-12 * total + 10 * float(moved.error[place] if place else 0.0)
 
 
 def _check_jacobian(run: _Run) -> None:
