@@ -44,7 +44,7 @@ def adaptive_avg_pool2d(x: Any, *, output_size: Sizes) -> Any:
         output_size: The number of bins, one for both axes or one an axis.
 
     Returns:
-        (..., *output_size).
+        ``(..., *output_size)``.
 
     Raises:
         ShapeError: Less than two axes, or no values along one.

@@ -30,7 +30,7 @@ def embedding(weight: Any, indices: Any, padding_idx: int | None = None, *, out_
         out_dtype: Another dtype for the result.
 
     Returns:
-        (*indices' shape, ...).
+        The shape of the indices, followed by the further axes of the weight.
 
     Raises:
         ShapeError: A weight without axes.

@@ -43,7 +43,7 @@ def _std_x(F: Any, g: Any, x: Any, x_shape: Shape, axis: Axis, keepdims: bool, c
 
 
 def norm(x: Any, *, ord: float = 2, axis: Axis = None, keepdims: bool = False) -> Any:
-    """The vector norm over axes, (sum |x| ** ord) ** (1 / ord); where it is 0, its gradient is 0.
+    """The vector norm over axes, ``(sum |x| ** ord) ** (1 / ord)``; where it is 0, its gradient is 0.
 
     Args:
         x: Any shape.

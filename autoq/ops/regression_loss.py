@@ -36,7 +36,7 @@ def l1_loss(pred: Any, target: Any, *, reduction: str = "mean") -> Any:
 
 
 def smooth_l1_loss(pred: Any, target: Any, *, reduction: str = "mean", beta: float = 1.0) -> Any:
-    """d * d / (2 beta) of differences d up to `beta`, |d| - beta / 2 beyond.
+    """``d * d / (2 beta)`` of differences d up to `beta`, ``|d| - beta / 2`` beyond.
 
     Source: Girshick, "Fast R-CNN", 2015.
 
@@ -59,7 +59,7 @@ def smooth_l1_loss(pred: Any, target: Any, *, reduction: str = "mean", beta: flo
 
 
 def huber_loss(pred: Any, target: Any, *, reduction: str = "mean", delta: float = 1.0) -> Any:
-    """d * d / 2 of differences d up to `delta`, delta * (|d| - delta / 2) beyond.
+    """``d * d / 2`` of differences d up to `delta`, ``delta * (|d| - delta / 2)`` beyond.
 
     It is delta times `smooth_l1_loss`.
 
