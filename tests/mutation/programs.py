@@ -64,7 +64,7 @@ def packed(op: Op, operands: tuple[Any, ...], static: dict[str, Any]) -> tuple[P
     """The op on quantized operands, squared, as a program of its float operands."""
     from tests.ops.registry import run
 
-    moving = [i for i, x in enumerate(operands) if isinstance(x, np.ndarray) and x.dtype.kind == "f"]
+    moving = [i for i, x in enumerate(operands) if np.ndim(x) and np.asarray(x).dtype.kind == "f"]
 
     def program(*inputs: Any) -> Any:
         found = dict(zip(moving, inputs, strict=True))

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from autoq.tape.op import REGISTRY
-from tests.mutation import rules, source
+from tests.mutation import programs, rules, signals, source
 from tests.mutation.mutant import Mutant
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -59,3 +59,13 @@ def test_two_rules_of_one_program_are_told_from_two_others():
     add, mul = REGISTRY["add"].vjp, REGISTRY["mul"].vjp
     assert rules._same_program(add["a"], add["b"])
     assert not rules._same_program(mul["a"], REGISTRY["div"].vjp["a"])
+
+
+def test_the_checks_pass_on_what_is_not_broken():
+    for name in programs.CASTS:
+        for _, check in programs.casts(name):
+            check()
+    programs.frozen(programs.layers, programs.arrays(2))
+    programs.production(programs.layers, programs.arrays(2))
+    for _, check in signals.quantized_checks(REGISTRY["relu"]):
+        check()
