@@ -3,11 +3,9 @@ PYTHON ?= python3
 FLOAT  ?= float32
 VENV   := .venv
 RUN    := $(VENV)/bin/python
-# A stamp a set of extras: a second run installs nothing until setup.cfg changes.
-stamp   = $(VENV)/.installed-$(1)
-.DEFAULT_GOAL := help
-.PHONY: help train test check lint types bench mutation coverage docs tutorials clean
+stamp   = $(VENV)/.installed-$(1)# a set of extras: a second run installs nothing until setup.cfg changes
 .NOTPARALLEL:
+.PHONY: help train test check lint types bench mutation coverage docs tutorials clean
 # Small products: more BLAS threads than one only wait for each other.
 train test mutation coverage docs tutorials: export OPENBLAS_NUM_THREADS ?= 1
 
@@ -15,8 +13,7 @@ help:  ## show this list
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## */\t/' | expand -t 12
 
 $(VENV)/.installed-%: setup.cfg pyproject.toml
-	@test -x $(RUN) || $(PYTHON) -c 'import sys; assert sys.version_info >= (3, 11), "autoq needs Python 3.11: make PYTHON=python3.11"'
-	test -x $(RUN) || $(PYTHON) -m venv $(VENV)
+	test -x $(RUN) || $(PYTHON) -c 'import sys, venv; assert sys.version_info >= (3, 11), "autoq needs Python 3.11: make PYTHON=python3.11"; venv.create("$(VENV)", with_pip=True)'
 	$(RUN) -m pip install -qq --editable '.[$*]'
 	@touch $@
 
@@ -25,20 +22,19 @@ train: $(call stamp,train)  ## train the four networks on handwritten digits: AR
 test: $(call stamp,test)  ## run every test and doctest: FLOAT=float16 or bfloat16, ARGS="-k name"
 	AUTOQ_TEST_FLOAT=$(FLOAT) $(RUN) -m pytest -n auto $(ARGS)
 check: test lint types  ## test, lint and types
-lint: $(call stamp,dev)  ## check style and the direction of imports
-	$(RUN) -m ruff check .
-	$(VENV)/bin/lint-imports
+lint: $(call stamp,dev)  ## check style, layout and the direction of imports
+	$(RUN) -m ruff check . && $(RUN) -m ruff format --check autoq kernels tests benchmarks && $(VENV)/bin/lint-imports
 types: $(call stamp,dev)  ## check types
 	$(RUN) -m mypy
 bench: $(call stamp,bench)  ## time autoq beside NumPy, torch and torchao; writes benchmarks/RESULTS.md
 	$(RUN) benchmarks/cpu.py $(ARGS)
-mutation: $(call stamp,test)  ## break every rule in turn and see that a test fails: ARGS="source --only softmax"
+mutation: $(call stamp,test)  ## break every rule in turn and see that a test fails
 	$(RUN) -m tests.mutation $(ARGS)
 coverage: $(call stamp,test)  ## branch coverage, kernels interpreted: half an hour
-	NUMBA_DISABLE_JIT=1 AUTOQ_TEST_PROFILE=coverage $(RUN) -m coverage run -m pytest -p no:xdist -m "not slow and not exhaustive and not gpu" $(ARGS); $(RUN) -m coverage report
+	NUMBA_DISABLE_JIT=1 AUTOQ_TEST_PROFILE=coverage $(RUN) -m coverage run -m pytest -p no:xdist -m "not slow and not exhaustive and not gpu" $(ARGS) && $(RUN) -m coverage report
 docs: $(call stamp,docs)  ## build the documentation into docs/_build/html
 	$(RUN) -m sphinx -W --keep-going -q -b html docs docs/_build/html
 tutorials: $(call stamp,test)  ## run the tutorials
 	for script in tutorials/*.py; do echo "$$script" && MPLBACKEND=agg $(RUN) "$$script" || exit 1; done
 clean:  ## remove .venv, caches and everything built
-	rm -rf $(VENV) build dist *.egg-info docs/_build docs/generated docs/tutorials runs .*_cache .hypothesis; find . -name __pycache__ -prune -exec rm -rf {} +
+	rm -rf $(VENV) build dist *.egg-info docs/_build docs/generated docs/tutorials runs .*_cache .hypothesis .coverage; find . -name __pycache__ -prune -exec rm -rf {} +

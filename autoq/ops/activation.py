@@ -229,21 +229,38 @@ def _hardtanh_x(F: Any, g: Any, x: Any, min_val: float, max_val: float) -> Any:
     return g * F.greater_equal(x, float(min_val)) * F.less_equal(x, float(max_val))
 
 
-register(Op(
-    "relu", relu, {"x": lambda F, g, x: g * F.greater(x, 0)}, elementwise=True, sample=signed(0.2, 2),
-))
+register(
+    Op(
+        "relu",
+        relu,
+        {"x": lambda F, g, x: g * F.greater(x, 0)},
+        elementwise=True,
+        sample=signed(0.2, 2),
+    )
+)
 register(Op("leaky_relu", leaky_relu, {"x": _leaky_relu_x}, elementwise=True, sample=signed(0.2, 2)))
 register(Op("sigmoid", sigmoid, {"x": sigmoid_rule}, elementwise=True, sample=unary(-4, 4)))
 register(Op("silu", silu, {"x": silu_rule}, elementwise=True, sample=unary(-4, 4)))
-register(Op(
-    "softplus", softplus, {"x": lambda F, g, x: g * F.sigmoid(x)}, elementwise=True, sample=signed(0.2, 4),
-))
+register(
+    Op(
+        "softplus",
+        softplus,
+        {"x": lambda F, g, x: g * F.sigmoid(x)},
+        elementwise=True,
+        sample=signed(0.2, 4),
+    )
+)
 register(Op("gelu", gelu, {"x": gelu_rule}, elementwise=True, sample=unary(-3, 3)))
 register(Op("mish", mish, {"x": _mish_x}, elementwise=True, sample=unary(-3, 3)))
 register(Op("elu", elu, {"x": _elu_x}, elementwise=True, sample=signed(0.2, 2, alpha=0.5)))
-register(Op(
-    "selu", selu, {"x": lambda F, g, x: _elu_x(F, g * _SELU_SCALE, x, _SELU_ALPHA)}, elementwise=True,
-    sample=signed(0.2, 2),
-))
+register(
+    Op(
+        "selu",
+        selu,
+        {"x": lambda F, g, x: _elu_x(F, g * _SELU_SCALE, x, _SELU_ALPHA)},
+        elementwise=True,
+        sample=signed(0.2, 2),
+    )
+)
 register(Op("hardswish", hardswish, {"x": _hardswish_x}, elementwise=True, sample=unary(-2.8, 4)))
 register(Op("hardtanh", hardtanh, {"x": _hardtanh_x}, elementwise=True, sample=signed(0.2, 2, min_val=-0.1)))

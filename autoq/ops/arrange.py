@@ -265,41 +265,86 @@ _TRIANGLE = """{summary}
         {result}
     """
 
-register(Op(
-    "repeat", repeat, {"x": _repeat_x}, kind="layout", integers=True, packed=_packed_repeat,
-    sample=moved((3, 4), {"repeats": 2}, {"repeats": 3, "axis": 0}, {"repeats": (0, 2, 1, 3), "axis": -1}),
-))
-register(Op(
-    "tile", tile, {"x": _tile_x}, kind="layout", integers=True, packed=_packed_tile,
-    sample=moved((3, 4), {"repetitions": 2}, {"repetitions": (2, 1)}, {"repetitions": (2, 1, 3)}),
-))
-register(Op(
-    "roll", roll, {"x": _roll_x}, kind="layout", integers=True, packed=_packed_roll,
-    sample=moved((3, 4), {"shift": 2}, {"shift": -1, "axis": 0}, {"shift": (1, 3), "axis": (0, -1)}),
-))
-register(Op(
-    "diagonal", diagonal, {"x": _diagonal_x}, kind="layout", integers=True, packed=_packed_diagonal,
-    sample=moved((3, 4), {}, {"offset": 1}, {"offset": -2, "axis1": 1, "axis2": 0}),
-))
-register(Op(
-    "scatter_diagonal", scatter_diagonal, {"x": _scattered_x}, integers=True,
-    sample=moved((4, 2), {"offset": 1, "axis1": 0, "axis2": 2, "shape": (3, 4, 3)}),
-))
-register(Op(
-    "tril", triangle("tril", np.tril), {"x": lambda F, g, k: F.tril(g, k=k)}, integers=True,
-    sample=moved((3, 4), {}, {"k": -1}, {"k": 2}),
-    doc=_TRIANGLE.format(
-        summary="The part of matrices on and below a diagonal; zeros above it.",
-        call="tril([[1.0, 2.0], [3.0, 4.0]])",
-        result="tensor([[1. 0.]\n                [3. 4.]], float32)",
-    ),
-))
-register(Op(
-    "triu", triangle("triu", np.triu), {"x": lambda F, g, k: F.triu(g, k=k)}, integers=True,
-    sample=moved((3, 4), {}, {"k": -1}, {"k": 2}),
-    doc=_TRIANGLE.format(
-        summary="The part of matrices on and above a diagonal; zeros below it.",
-        call="triu([[1.0, 2.0], [3.0, 4.0]])",
-        result="tensor([[1. 2.]\n                [0. 4.]], float32)",
-    ),
-))
+register(
+    Op(
+        "repeat",
+        repeat,
+        {"x": _repeat_x},
+        kind="layout",
+        integers=True,
+        packed=_packed_repeat,
+        sample=moved(
+            (3, 4), {"repeats": 2}, {"repeats": 3, "axis": 0}, {"repeats": (0, 2, 1, 3), "axis": -1}
+        ),
+    )
+)
+register(
+    Op(
+        "tile",
+        tile,
+        {"x": _tile_x},
+        kind="layout",
+        integers=True,
+        packed=_packed_tile,
+        sample=moved((3, 4), {"repetitions": 2}, {"repetitions": (2, 1)}, {"repetitions": (2, 1, 3)}),
+    )
+)
+register(
+    Op(
+        "roll",
+        roll,
+        {"x": _roll_x},
+        kind="layout",
+        integers=True,
+        packed=_packed_roll,
+        sample=moved((3, 4), {"shift": 2}, {"shift": -1, "axis": 0}, {"shift": (1, 3), "axis": (0, -1)}),
+    )
+)
+register(
+    Op(
+        "diagonal",
+        diagonal,
+        {"x": _diagonal_x},
+        kind="layout",
+        integers=True,
+        packed=_packed_diagonal,
+        sample=moved((3, 4), {}, {"offset": 1}, {"offset": -2, "axis1": 1, "axis2": 0}),
+    )
+)
+register(
+    Op(
+        "scatter_diagonal",
+        scatter_diagonal,
+        {"x": _scattered_x},
+        integers=True,
+        sample=moved((4, 2), {"offset": 1, "axis1": 0, "axis2": 2, "shape": (3, 4, 3)}),
+    )
+)
+register(
+    Op(
+        "tril",
+        triangle("tril", np.tril),
+        {"x": lambda F, g, k: F.tril(g, k=k)},
+        integers=True,
+        sample=moved((3, 4), {}, {"k": -1}, {"k": 2}),
+        doc=_TRIANGLE.format(
+            summary="The part of matrices on and below a diagonal; zeros above it.",
+            call="tril([[1.0, 2.0], [3.0, 4.0]])",
+            result="tensor([[1. 0.]\n                [3. 4.]], float32)",
+        ),
+    )
+)
+register(
+    Op(
+        "triu",
+        triangle("triu", np.triu),
+        {"x": lambda F, g, k: F.triu(g, k=k)},
+        integers=True,
+        sample=moved((3, 4), {}, {"k": -1}, {"k": 2}),
+        doc=_TRIANGLE.format(
+            summary="The part of matrices on and above a diagonal; zeros below it.",
+            call="triu([[1.0, 2.0], [3.0, 4.0]])",
+            result="tensor([[1. 2.]\n                [0. 4.]], float32)",
+        ),
+    )
+)

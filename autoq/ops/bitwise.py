@@ -39,38 +39,74 @@ def _integers(rng: np.random.Generator) -> list[Case]:
 
 _BINARY: tuple[tuple[str, np.ufunc, bool, str, str, str], ...] = (
     (
-        "bitwise_and", np.bitwise_and, True, "The bits that a and b have in common; of bools, whether both "
-        "are true.", "aq.bitwise_and([6, 5], 3)", "tensor([2 1], int64)",
+        "bitwise_and",
+        np.bitwise_and,
+        True,
+        "The bits that a and b have in common; of bools, whether both are true.",
+        "aq.bitwise_and([6, 5], 3)",
+        "tensor([2 1], int64)",
     ),
     (
-        "bitwise_or", np.bitwise_or, True, "The bits that a or b has; of bools, whether one is true.",
-        "aq.bitwise_or([6, 5], 3)", "tensor([7 7], int64)",
+        "bitwise_or",
+        np.bitwise_or,
+        True,
+        "The bits that a or b has; of bools, whether one is true.",
+        "aq.bitwise_or([6, 5], 3)",
+        "tensor([7 7], int64)",
     ),
     (
-        "bitwise_xor", np.bitwise_xor, True, "The bits that differ between a and b; of bools, whether they "
-        "differ.", "aq.bitwise_xor([6, 5], 3)", "tensor([5 6], int64)",
+        "bitwise_xor",
+        np.bitwise_xor,
+        True,
+        "The bits that differ between a and b; of bools, whether they differ.",
+        "aq.bitwise_xor([6, 5], 3)",
+        "tensor([5 6], int64)",
     ),
     (
-        "bitwise_left_shift", np.left_shift, False, "a with its bits moved up by b places.",
-        "aq.bitwise_left_shift([1, 3], 2)", "tensor([ 4 12], int64)",
+        "bitwise_left_shift",
+        np.left_shift,
+        False,
+        "a with its bits moved up by b places.",
+        "aq.bitwise_left_shift([1, 3], 2)",
+        "tensor([ 4 12], int64)",
     ),
     (
-        "bitwise_right_shift", np.right_shift, False,
+        "bitwise_right_shift",
+        np.right_shift,
+        False,
         "a with its bits moved down by b places; the sign stays.",
-        "aq.bitwise_right_shift([8, -8], 2)", "tensor([ 2 -2], int64)",
+        "aq.bitwise_right_shift([8, -8], 2)",
+        "tensor([ 2 -2], int64)",
     ),
 )
 
 for _name, _ufunc, _bools, *_doc in _BINARY:
-    register(Op(
-        _name, _of_whole(_name, _ufunc, _bools), _REASON, kind="index", elementwise=True,
-        operands=("a", "b"), sample=_integers, doc=documented(("a", "b"), *_doc),
-    ))
-register(Op(
-    "bitwise_invert", _of_whole("bitwise_invert", np.invert, True), _REASON, kind="index", elementwise=True,
-    operands=("x",), sample=lambda rng: [((rng.integers(-9, 9, (3, 4)),), {})],
-    doc=documented(
-        ("x",), "x with every bit changed, -x - 1; of bools, whether x is false.",
-        "aq.bitwise_invert([6, -1])", "tensor([-7 0], int64)",
-    ),
-))
+    register(
+        Op(
+            _name,
+            _of_whole(_name, _ufunc, _bools),
+            _REASON,
+            kind="index",
+            elementwise=True,
+            operands=("a", "b"),
+            sample=_integers,
+            doc=documented(("a", "b"), *_doc),
+        )
+    )
+register(
+    Op(
+        "bitwise_invert",
+        _of_whole("bitwise_invert", np.invert, True),
+        _REASON,
+        kind="index",
+        elementwise=True,
+        operands=("x",),
+        sample=lambda rng: [((rng.integers(-9, 9, (3, 4)),), {})],
+        doc=documented(
+            ("x",),
+            "x with every bit changed, -x - 1; of bools, whether x is false.",
+            "aq.bitwise_invert([6, -1])",
+            "tensor([-7 0], int64)",
+        ),
+    )
+)

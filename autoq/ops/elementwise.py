@@ -172,99 +172,215 @@ def _tanh_x(F: Any, g: Any, x: Any) -> Any:
 
 
 binary_op(
-    "add", np.add, (lambda F, g: g, lambda F, g: g), binary((-2, 2), (-2, 2)),
-    "a + b.", "aq.add([1.0, 2.0], [3.0, 4.0])", "tensor([4. 6.], float32)", integers=True,
+    "add",
+    np.add,
+    (lambda F, g: g, lambda F, g: g),
+    binary((-2, 2), (-2, 2)),
+    "a + b.",
+    "aq.add([1.0, 2.0], [3.0, 4.0])",
+    "tensor([4. 6.], float32)",
+    integers=True,
 )
 binary_op(
-    "sub", np.subtract, (lambda F, g: g, lambda F, g: -g), binary((-2, 2), (-2, 2)),
-    "a - b.", "aq.sub([1.0, 2.0], 1.0)", "tensor([0. 1.], float32)", integers=True,
+    "sub",
+    np.subtract,
+    (lambda F, g: g, lambda F, g: -g),
+    binary((-2, 2), (-2, 2)),
+    "a - b.",
+    "aq.sub([1.0, 2.0], 1.0)",
+    "tensor([0. 1.], float32)",
+    integers=True,
 )
 binary_op(
-    "mul", np.multiply, (lambda F, g, b: g * b, lambda F, g, a: g * a), binary((-2, 2), (-2, 2)),
-    "a * b.", "aq.mul([1.0, 2.0], [3.0, 4.0])", "tensor([3. 8.], float32)", integers=True,
+    "mul",
+    np.multiply,
+    (lambda F, g, b: g * b, lambda F, g, a: g * a),
+    binary((-2, 2), (-2, 2)),
+    "a * b.",
+    "aq.mul([1.0, 2.0], [3.0, 4.0])",
+    "tensor([3. 8.], float32)",
+    integers=True,
 )
 binary_op(
-    "div", np.divide, (lambda F, g, b: g / b, lambda F, g, a, b: -(g / b) * (a / b)),
+    "div",
+    np.divide,
+    (lambda F, g, b: g / b, lambda F, g, a, b: -(g / b) * (a / b)),
     binary((-2, 2), (0.5, 2)),
-    "a / b.", "aq.div([1.0, 2.0], 4.0)", "tensor([0.25 0.5 ], float32)",
+    "a / b.",
+    "aq.div([1.0, 2.0], 4.0)",
+    "tensor([0.25 0.5 ], float32)",
 )
 binary_op(
-    "maximum", np.maximum, (_larger, lambda F, g, a, b: _larger(F, g, b, a)), apart,
+    "maximum",
+    np.maximum,
+    (_larger, lambda F, g, a, b: _larger(F, g, b, a)),
+    apart,
     "The larger of a and b; equal values share the gradient.",
-    "aq.maximum([1.0, 2.0], 1.5)", "tensor([1.5 2. ], float32)", integers=True,
+    "aq.maximum([1.0, 2.0], 1.5)",
+    "tensor([1.5 2. ], float32)",
+    integers=True,
 )
 binary_op(
-    "minimum", np.minimum, (_smaller, lambda F, g, a, b: _smaller(F, g, b, a)), apart,
+    "minimum",
+    np.minimum,
+    (_smaller, lambda F, g, a, b: _smaller(F, g, b, a)),
+    apart,
     "The smaller of a and b; equal values share the gradient.",
-    "aq.minimum([1.0, 2.0], 1.5)", "tensor([1. 1.5], float32)", integers=True,
-)
-unary_op(
-    "neg", np.negative, lambda F, g: -g, unary(-2, 2),
-    "-x.", "aq.neg([1.0, -2.0])", "tensor([-1. 2.], float32)", integers=True,
-)
-unary_op(
-    "square", np.square, lambda F, g, x: g * (2.0 * x), unary(-2, 2),
-    "x * x.", "aq.square([1.0, -3.0])", "tensor([1. 9.], float32)", integers=True,
-)
-unary_op(
-    "abs", np.absolute, lambda F, g, x: g * F.sign(x), signed(0.2, 2),
-    "The magnitude of x; its gradient at 0 is 0.", "aq.abs([1.0, -3.0])", "tensor([1. 3.], float32)",
+    "aq.minimum([1.0, 2.0], 1.5)",
+    "tensor([1. 1.5], float32)",
     integers=True,
 )
 unary_op(
-    "sign", np.sign, flat, signed(0.2, 2),
+    "neg",
+    np.negative,
+    lambda F, g: -g,
+    unary(-2, 2),
+    "-x.",
+    "aq.neg([1.0, -2.0])",
+    "tensor([-1. 2.], float32)",
+    integers=True,
+)
+unary_op(
+    "square",
+    np.square,
+    lambda F, g, x: g * (2.0 * x),
+    unary(-2, 2),
+    "x * x.",
+    "aq.square([1.0, -3.0])",
+    "tensor([1. 9.], float32)",
+    integers=True,
+)
+unary_op(
+    "abs",
+    np.absolute,
+    lambda F, g, x: g * F.sign(x),
+    signed(0.2, 2),
+    "The magnitude of x; its gradient at 0 is 0.",
+    "aq.abs([1.0, -3.0])",
+    "tensor([1. 3.], float32)",
+    integers=True,
+)
+unary_op(
+    "sign",
+    np.sign,
+    flat,
+    signed(0.2, 2),
     "-1, 0 or 1 by the sign of x; its gradient is 0.",
-    "aq.sign([0.0, -3.0])", "tensor([ 0. -1.], float32)", integers=True,
+    "aq.sign([0.0, -3.0])",
+    "tensor([ 0. -1.], float32)",
+    integers=True,
 )
 unary_op(
-    "exp", np.exp, lambda F, g, x: g * F.exp(x), unary(-2, 2),
-    "e to the power x.", "aq.exp([0.0, 1.0])", "tensor([1. 2.7182...], float32)",
+    "exp",
+    np.exp,
+    lambda F, g, x: g * F.exp(x),
+    unary(-2, 2),
+    "e to the power x.",
+    "aq.exp([0.0, 1.0])",
+    "tensor([1. 2.7182...], float32)",
 )
 unary_op(
-    "expm1", np.expm1, lambda F, g, x: g * F.exp(x), unary(-2, 2),
-    "exp(x) - 1, without loss near 0.", "aq.expm1([0.0, 1.0])", "tensor([0. 1.7182...], float32)",
+    "expm1",
+    np.expm1,
+    lambda F, g, x: g * F.exp(x),
+    unary(-2, 2),
+    "exp(x) - 1, without loss near 0.",
+    "aq.expm1([0.0, 1.0])",
+    "tensor([0. 1.7182...], float32)",
 )
 unary_op(
-    "log", np.log, lambda F, g, x: g / x, unary(0.2, 3),
-    "The natural logarithm of x.", "aq.log([1.0, 4.0])", "tensor([0. 1.3862...], float32)",
+    "log",
+    np.log,
+    lambda F, g, x: g / x,
+    unary(0.2, 3),
+    "The natural logarithm of x.",
+    "aq.log([1.0, 4.0])",
+    "tensor([0. 1.3862...], float32)",
 )
 unary_op(
-    "log1p", np.log1p, lambda F, g, x: g / (1.0 + x), unary(-0.7, 3),
-    "log(1 + x), without loss near 0.", "aq.log1p([0.0, 1.0])", "tensor([0. 0.6931...], float32)",
+    "log1p",
+    np.log1p,
+    lambda F, g, x: g / (1.0 + x),
+    unary(-0.7, 3),
+    "log(1 + x), without loss near 0.",
+    "aq.log1p([0.0, 1.0])",
+    "tensor([0. 0.6931...], float32)",
 )
 unary_op(
-    "sqrt", np.sqrt, lambda F, g, x: g * 0.5 / F.sqrt(x), unary(0.2, 3),
-    "The square root of x.", "aq.sqrt([4.0, 9.0])", "tensor([2. 3.], float32)",
+    "sqrt",
+    np.sqrt,
+    lambda F, g, x: g * 0.5 / F.sqrt(x),
+    unary(0.2, 3),
+    "The square root of x.",
+    "aq.sqrt([4.0, 9.0])",
+    "tensor([2. 3.], float32)",
 )
 unary_op(
-    "sin", np.sin, lambda F, g, x: g * F.cos(x), unary(-3, 3),
-    "The sine of x, in radians.", "aq.sin([0.0, 1.0])", "tensor([0. 0.8414...], float32)",
+    "sin",
+    np.sin,
+    lambda F, g, x: g * F.cos(x),
+    unary(-3, 3),
+    "The sine of x, in radians.",
+    "aq.sin([0.0, 1.0])",
+    "tensor([0. 0.8414...], float32)",
 )
 unary_op(
-    "cos", np.cos, lambda F, g, x: g * -F.sin(x), unary(-3, 3),
-    "The cosine of x, in radians.", "aq.cos([0.0, 1.0])", "tensor([1. 0.5403...], float32)",
+    "cos",
+    np.cos,
+    lambda F, g, x: g * -F.sin(x),
+    unary(-3, 3),
+    "The cosine of x, in radians.",
+    "aq.cos([0.0, 1.0])",
+    "tensor([1. 0.5403...], float32)",
 )
 unary_op(
-    "tanh", np.tanh, _tanh_x, unary(-2, 2),
-    "The hyperbolic tangent of x.", "aq.tanh([0.0, 1.0])", "tensor([0. 0.7615...], float32)",
+    "tanh",
+    np.tanh,
+    _tanh_x,
+    unary(-2, 2),
+    "The hyperbolic tangent of x.",
+    "aq.tanh([0.0, 1.0])",
+    "tensor([0. 0.7615...], float32)",
 )
-register(Op(
-    "pow", pow_, {"a": _pow_a, "b": _pow_b}, elementwise=True, integers=True,
-    sample=binary((0.5, 2), (-2, 2)),
-))
-register(Op(
-    "where", where,
-    {
-        "a": lambda F, g, condition: F.where(condition, g, 0.0),
-        "b": lambda F, g, condition: F.where(condition, 0.0, g),
-    },
-    elementwise=True, integers=True, sample=_where_sample,
-))
+register(
+    Op(
+        "pow",
+        pow_,
+        {"a": _pow_a, "b": _pow_b},
+        elementwise=True,
+        integers=True,
+        sample=binary((0.5, 2), (-2, 2)),
+    )
+)
+register(
+    Op(
+        "where",
+        where,
+        {
+            "a": lambda F, g, condition: F.where(condition, g, 0.0),
+            "b": lambda F, g, condition: F.where(condition, 0.0, g),
+        },
+        elementwise=True,
+        integers=True,
+        sample=_where_sample,
+    )
+)
 register(Op("clip", clip, {"x": _clip_x}, elementwise=True, integers=True, sample=_clip_sample))
-register(Op(
-    "rsqrt", rsqrt, {"x": lambda F, g, x: g * -0.5 * F.rsqrt(x) / x}, elementwise=True, sample=unary(0.2, 3),
-))
-register(Op(
-    "erf", special.erf, {"x": lambda F, g, x: g * F.exp(-F.square(x)) * (2.0 / math.sqrt(math.pi))},
-    elementwise=True, sample=unary(-3, 3),
-))
+register(
+    Op(
+        "rsqrt",
+        rsqrt,
+        {"x": lambda F, g, x: g * -0.5 * F.rsqrt(x) / x},
+        elementwise=True,
+        sample=unary(0.2, 3),
+    )
+)
+register(
+    Op(
+        "erf",
+        special.erf,
+        {"x": lambda F, g, x: g * F.exp(-F.square(x)) * (2.0 / math.sqrt(math.pi))},
+        elementwise=True,
+        sample=unary(-3, 3),
+    )
+)

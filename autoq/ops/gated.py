@@ -117,12 +117,27 @@ def _gated_x(act: str, rule: _Rule, gate: int) -> _Rule:
 _sample = moved((3, 4), {}, {"axis": -1})
 _axes = moved((2, 4, 3), {"axis": 1}, {"axis": 0})
 
-register(Op(
-    "glu", glu, {"x": _gated_x("sigmoid", sigmoid_rule, 1)}, sample=lambda rng: _sample(rng) + _axes(rng),
-))
-register(Op(
-    "geglu", geglu, {"x": _gated_x("gelu", gelu_rule, 0)}, sample=lambda rng: _sample(rng) + _axes(rng),
-))
-register(Op(
-    "swiglu", swiglu, {"x": _gated_x("silu", silu_rule, 0)}, sample=lambda rng: _sample(rng) + _axes(rng),
-))
+register(
+    Op(
+        "glu",
+        glu,
+        {"x": _gated_x("sigmoid", sigmoid_rule, 1)},
+        sample=lambda rng: _sample(rng) + _axes(rng),
+    )
+)
+register(
+    Op(
+        "geglu",
+        geglu,
+        {"x": _gated_x("gelu", gelu_rule, 0)},
+        sample=lambda rng: _sample(rng) + _axes(rng),
+    )
+)
+register(
+    Op(
+        "swiglu",
+        swiglu,
+        {"x": _gated_x("silu", silu_rule, 0)},
+        sample=lambda rng: _sample(rng) + _axes(rng),
+    )
+)

@@ -217,38 +217,81 @@ def _scatter_slice_sample(rng: np.random.Generator) -> list[Any]:
 _REPEATED = np.array([[2, 0], [2, -1]])
 _COLUMNS = np.array([[1, 1], [0, 3], [-1, 3]])
 
-register(Op(
-    "getitem", getitem,
-    {"x": lambda F, g, x_shape, index: F.scatter_slice(g, index=index, shape=x_shape)},
-    kind="layout", integers=True, packed=move.getitem, sample=_getitem_sample,
-))
-register(Op(
-    "scatter_slice", scatter_slice, {"x": lambda F, g, index: F.getitem(g, index=index)},
-    integers=True, sample=_scatter_slice_sample,
-))
-register(Op(
-    "take", take,
-    {"x": lambda F, g, x_shape, indices, axis: F.scatter_add(g, indices=indices, axis=axis, shape=x_shape)},
-    kind="layout", integers=True, packed=_packed_take,
-    sample=moved((3, 4), {"indices": _REPEATED, "axis": 0}, {"indices": np.array([3, 3, 0]), "axis": -1},
-                 {"indices": 1, "axis": 1}),
-))
-register(Op(
-    "scatter_add", scatter_add, {"x": lambda F, g, indices, axis: F.take(g, indices=indices, axis=axis)},
-    integers=True,
-    sample=moved((2, 2, 2), {"indices": _REPEATED, "axis": 0, "shape": (3, 2)},
-                 {"indices": np.array([1, 1]), "axis": -2, "shape": (2, 3, 2)},
-                 {"indices": _REPEATED, "axis": 1, "shape": (2, 3)}),
-))
-register(Op(
-    "take_along_axis", take_along_axis,
-    {"x": lambda F, g, x_shape, indices, axis: F.scatter_add_along_axis(
-        g, indices=indices, axis=axis, shape=x_shape)},
-    integers=True,
-    sample=moved((3, 4), {"indices": _COLUMNS, "axis": -1}, {"indices": np.array([[2, 0, 0, 1]]), "axis": 0}),
-))
-register(Op(
-    "scatter_add_along_axis", scatter_add_along_axis,
-    {"x": lambda F, g, indices, axis: F.take_along_axis(g, indices=indices, axis=axis)},
-    integers=True, sample=moved((3, 2), {"indices": _COLUMNS, "axis": 1, "shape": (3, 4)}),
-))
+register(
+    Op(
+        "getitem",
+        getitem,
+        {"x": lambda F, g, x_shape, index: F.scatter_slice(g, index=index, shape=x_shape)},
+        kind="layout",
+        integers=True,
+        packed=move.getitem,
+        sample=_getitem_sample,
+    )
+)
+register(
+    Op(
+        "scatter_slice",
+        scatter_slice,
+        {"x": lambda F, g, index: F.getitem(g, index=index)},
+        integers=True,
+        sample=_scatter_slice_sample,
+    )
+)
+register(
+    Op(
+        "take",
+        take,
+        {
+            "x": lambda F, g, x_shape, indices, axis: F.scatter_add(
+                g, indices=indices, axis=axis, shape=x_shape
+            )
+        },
+        kind="layout",
+        integers=True,
+        packed=_packed_take,
+        sample=moved(
+            (3, 4),
+            {"indices": _REPEATED, "axis": 0},
+            {"indices": np.array([3, 3, 0]), "axis": -1},
+            {"indices": 1, "axis": 1},
+        ),
+    )
+)
+register(
+    Op(
+        "scatter_add",
+        scatter_add,
+        {"x": lambda F, g, indices, axis: F.take(g, indices=indices, axis=axis)},
+        integers=True,
+        sample=moved(
+            (2, 2, 2),
+            {"indices": _REPEATED, "axis": 0, "shape": (3, 2)},
+            {"indices": np.array([1, 1]), "axis": -2, "shape": (2, 3, 2)},
+            {"indices": _REPEATED, "axis": 1, "shape": (2, 3)},
+        ),
+    )
+)
+register(
+    Op(
+        "take_along_axis",
+        take_along_axis,
+        {
+            "x": lambda F, g, x_shape, indices, axis: F.scatter_add_along_axis(
+                g, indices=indices, axis=axis, shape=x_shape
+            )
+        },
+        integers=True,
+        sample=moved(
+            (3, 4), {"indices": _COLUMNS, "axis": -1}, {"indices": np.array([[2, 0, 0, 1]]), "axis": 0}
+        ),
+    )
+)
+register(
+    Op(
+        "scatter_add_along_axis",
+        scatter_add_along_axis,
+        {"x": lambda F, g, indices, axis: F.take_along_axis(g, indices=indices, axis=axis)},
+        integers=True,
+        sample=moved((3, 2), {"indices": _COLUMNS, "axis": 1, "shape": (3, 4)}),
+    )
+)

@@ -137,15 +137,38 @@ def _join_sample(rng: np.random.Generator) -> list[Any]:
     return [((a, b, c), {"axis": 0}), ((a, b), {"axis": -1}), ((a,), {"axis": 1})]
 
 
-register(Op(
-    "pad", pad, {"x": lambda F, g, x_shape, widths: F.getitem(g, index=_inner(x_shape, widths))},
-    kind="layout", integers=True, packed=_packed_pad, sample=moved((2, 3), {"widths": ((1, 2), (0, 1))}),
-))
-register(Op(
-    "concat", concat, {"*": _concat_part}, kind="layout", integers=True, variadic=True, packed=_packed_concat,
-    sample=_join_sample,
-))
-register(Op(
-    "stack", stack, {"*": _stack_part}, kind="layout", integers=True, variadic=True, packed=_packed_stack,
-    sample=_join_sample,
-))
+register(
+    Op(
+        "pad",
+        pad,
+        {"x": lambda F, g, x_shape, widths: F.getitem(g, index=_inner(x_shape, widths))},
+        kind="layout",
+        integers=True,
+        packed=_packed_pad,
+        sample=moved((2, 3), {"widths": ((1, 2), (0, 1))}),
+    )
+)
+register(
+    Op(
+        "concat",
+        concat,
+        {"*": _concat_part},
+        kind="layout",
+        integers=True,
+        variadic=True,
+        packed=_packed_concat,
+        sample=_join_sample,
+    )
+)
+register(
+    Op(
+        "stack",
+        stack,
+        {"*": _stack_part},
+        kind="layout",
+        integers=True,
+        variadic=True,
+        packed=_packed_stack,
+        sample=_join_sample,
+    )
+)

@@ -255,36 +255,93 @@ def _packed_matrix_transpose(q: Any) -> Any:
     return move.permute_dims(q, axes=(*range(q.ndim - 2), q.ndim - 1, q.ndim - 2))
 
 
-register(Op(
-    "reshape", reshape, {"x": _reshape_back}, kind="layout", integers=True, packed=move.reshape,
-    sample=moved((2, 3, 4), {"shape": (6, 4)}, {"shape": (2, -1)}, {"shape": 24}, {"shape": (1, 2, 3, 4)}),
-))
-register(Op(
-    "permute_dims", permute_dims, {"x": _permute_back}, kind="layout", integers=True,
-    packed=move.permute_dims,
-    sample=moved((2, 3, 4), {"axes": (2, 0, 1)}, {"axes": (-2, -1, 0)}, {"axes": (0, 1, 2)}),
-))
-register(Op(
-    "transpose", transpose, {"x": _transpose_x}, kind="layout", integers=True, packed=_packed_transpose,
-    sample=moved((2, 3, 4), {"axes": None}, {"axes": (1, 2, 0)}),
-))
-register(Op(
-    "matrix_transpose", matrix_transpose, {"x": lambda F, g: F.matrix_transpose(g)}, kind="layout",
-    integers=True, packed=_packed_matrix_transpose, sample=moved((2, 3, 4), {}),
-))
-register(Op(
-    "expand_dims", expand_dims, {"x": _reshape_back}, kind="layout", integers=True,
-    packed=_packed_expand_dims, sample=moved((2, 3), {"axis": 0}, {"axis": -1}, {"axis": (0, 2)}),
-))
-register(Op(
-    "squeeze", squeeze, {"x": _reshape_back}, kind="layout", integers=True, packed=_packed_squeeze,
-    sample=moved((1, 3, 1), {"axis": None}, {"axis": 0}, {"axis": (-1, 0)}),
-))
-register(Op(
-    "broadcast_to", broadcast_to, {"x": lambda F, g: g}, kind="layout", integers=True,
-    packed=move.broadcast_to, sample=moved((3, 1), {"shape": (2, 3, 4)}, {"shape": (3, 2)}),
-))
-register(Op(
-    "flip", flip, {"x": lambda F, g, axis: F.flip(g, axis=axis)}, kind="layout", integers=True,
-    packed=_packed_flip, sample=moved((2, 3, 4), {"axis": None}, {"axis": 1}, {"axis": (0, -1)}),
-))
+register(
+    Op(
+        "reshape",
+        reshape,
+        {"x": _reshape_back},
+        kind="layout",
+        integers=True,
+        packed=move.reshape,
+        sample=moved(
+            (2, 3, 4), {"shape": (6, 4)}, {"shape": (2, -1)}, {"shape": 24}, {"shape": (1, 2, 3, 4)}
+        ),
+    )
+)
+register(
+    Op(
+        "permute_dims",
+        permute_dims,
+        {"x": _permute_back},
+        kind="layout",
+        integers=True,
+        packed=move.permute_dims,
+        sample=moved((2, 3, 4), {"axes": (2, 0, 1)}, {"axes": (-2, -1, 0)}, {"axes": (0, 1, 2)}),
+    )
+)
+register(
+    Op(
+        "transpose",
+        transpose,
+        {"x": _transpose_x},
+        kind="layout",
+        integers=True,
+        packed=_packed_transpose,
+        sample=moved((2, 3, 4), {"axes": None}, {"axes": (1, 2, 0)}),
+    )
+)
+register(
+    Op(
+        "matrix_transpose",
+        matrix_transpose,
+        {"x": lambda F, g: F.matrix_transpose(g)},
+        kind="layout",
+        integers=True,
+        packed=_packed_matrix_transpose,
+        sample=moved((2, 3, 4), {}),
+    )
+)
+register(
+    Op(
+        "expand_dims",
+        expand_dims,
+        {"x": _reshape_back},
+        kind="layout",
+        integers=True,
+        packed=_packed_expand_dims,
+        sample=moved((2, 3), {"axis": 0}, {"axis": -1}, {"axis": (0, 2)}),
+    )
+)
+register(
+    Op(
+        "squeeze",
+        squeeze,
+        {"x": _reshape_back},
+        kind="layout",
+        integers=True,
+        packed=_packed_squeeze,
+        sample=moved((1, 3, 1), {"axis": None}, {"axis": 0}, {"axis": (-1, 0)}),
+    )
+)
+register(
+    Op(
+        "broadcast_to",
+        broadcast_to,
+        {"x": lambda F, g: g},
+        kind="layout",
+        integers=True,
+        packed=move.broadcast_to,
+        sample=moved((3, 1), {"shape": (2, 3, 4)}, {"shape": (3, 2)}),
+    )
+)
+register(
+    Op(
+        "flip",
+        flip,
+        {"x": lambda F, g, axis: F.flip(g, axis=axis)},
+        kind="layout",
+        integers=True,
+        packed=_packed_flip,
+        sample=moved((2, 3, 4), {"axis": None}, {"axis": 1}, {"axis": (0, -1)}),
+    )
+)

@@ -240,15 +240,31 @@ def _mse_sample(rng: np.random.Generator) -> list[Case]:
     return [(tuple(rng.standard_normal((2, 3, 4))), {"reduction": reduction}) for reduction in REDUCTIONS]
 
 
-register(Op(
-    "cross_entropy", cross_entropy, {"logits": _cross_entropy_logits}, kind="loss", accumulates=True,
-    sample=_cross_entropy_sample,
-))
-register(Op(
-    "subtract_targets", subtract_targets, {"x": lambda F, g: g},
-    sample=moved((3, 4), {"labels": _LABELS}, {"labels": _LABELS, "label_smoothing": 0.1}),
-))
-register(Op(
-    "mse_loss", mse_loss, {"pred": _mse_pred, "target": _mse_target}, kind="loss", accumulates=True,
-    sample=_mse_sample,
-))
+register(
+    Op(
+        "cross_entropy",
+        cross_entropy,
+        {"logits": _cross_entropy_logits},
+        kind="loss",
+        accumulates=True,
+        sample=_cross_entropy_sample,
+    )
+)
+register(
+    Op(
+        "subtract_targets",
+        subtract_targets,
+        {"x": lambda F, g: g},
+        sample=moved((3, 4), {"labels": _LABELS}, {"labels": _LABELS, "label_smoothing": 0.1}),
+    )
+)
+register(
+    Op(
+        "mse_loss",
+        mse_loss,
+        {"pred": _mse_pred, "target": _mse_target},
+        kind="loss",
+        accumulates=True,
+        sample=_mse_sample,
+    )
+)

@@ -16,10 +16,18 @@ def unary_op(
     name: str, ufunc: Callable[..., Any], rule: Rule, sample: Sample, *doc: str, integers: bool = False
 ) -> None:
     """Register ``name(x)``; ``doc`` is the summary, a call, and what it prints."""
-    register(Op(
-        name, ufunc, {"x": rule}, elementwise=True, operands=("x",), integers=integers, sample=sample,
-        doc=documented(("x",), *doc),
-    ))
+    register(
+        Op(
+            name,
+            ufunc,
+            {"x": rule},
+            elementwise=True,
+            operands=("x",),
+            integers=integers,
+            sample=sample,
+            doc=documented(("x",), *doc),
+        )
+    )
 
 
 def binary_op(
@@ -31,10 +39,18 @@ def binary_op(
     integers: bool = False,
 ) -> None:
     """Register ``name(a, b)``; the rules are those of a and b."""
-    register(Op(
-        name, ufunc, dict(zip("ab", rules, strict=True)), elementwise=True, operands=("a", "b"),
-        integers=integers, sample=sample, doc=documented(("a", "b"), *doc),
-    ))
+    register(
+        Op(
+            name,
+            ufunc,
+            dict(zip("ab", rules, strict=True)),
+            elementwise=True,
+            operands=("a", "b"),
+            integers=integers,
+            sample=sample,
+            doc=documented(("a", "b"), *doc),
+        )
+    )
 
 
 def flat(F: Any, g: Any) -> Any:

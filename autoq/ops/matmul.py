@@ -140,12 +140,22 @@ def _linear_sample(rng: np.random.Generator) -> list[Any]:
     ]
 
 
-register(Op(
-    "matmul", matmul, {"a": _matmul_a, "b": _matmul_b}, accumulates=True, integers=True,
-    sample=_matmul_sample,
-))
-register(Op(
-    "linear", linear,
-    {"x": lambda F, g, weight: F.matmul(g, weight), "weight": _linear_weight, "bias": lambda F, g: g},
-    accumulates=True, sample=_linear_sample,
-))
+register(
+    Op(
+        "matmul",
+        matmul,
+        {"a": _matmul_a, "b": _matmul_b},
+        accumulates=True,
+        integers=True,
+        sample=_matmul_sample,
+    )
+)
+register(
+    Op(
+        "linear",
+        linear,
+        {"x": lambda F, g, weight: F.matmul(g, weight), "weight": _linear_weight, "bias": lambda F, g: g},
+        accumulates=True,
+        sample=_linear_sample,
+    )
+)

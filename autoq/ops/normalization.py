@@ -147,12 +147,21 @@ def _rms_norm_sample(rng: np.random.Generator) -> list[Case]:
     return [((x, weight), {}), ((x, None), {"axis": 1, "eps": 0.1})]
 
 
-register(Op(
-    "layer_norm", layer_norm,
-    {"x": layer_norm_x, "weight": _layer_norm_weight, "bias": lambda F, g: g},
-    accumulates=True, sample=_layer_norm_sample,
-))
-register(Op(
-    "rms_norm", rms_norm, {"x": _rms_norm_x, "weight": _rms_norm_weight},
-    accumulates=True, sample=_rms_norm_sample,
-))
+register(
+    Op(
+        "layer_norm",
+        layer_norm,
+        {"x": layer_norm_x, "weight": _layer_norm_weight, "bias": lambda F, g: g},
+        accumulates=True,
+        sample=_layer_norm_sample,
+    )
+)
+register(
+    Op(
+        "rms_norm",
+        rms_norm,
+        {"x": _rms_norm_x, "weight": _rms_norm_weight},
+        accumulates=True,
+        sample=_rms_norm_sample,
+    )
+)

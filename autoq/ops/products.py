@@ -221,13 +221,26 @@ def _einsum_sample(rng: np.random.Generator) -> list[Case]:
     ]
 
 
-register(Op(
-    "einsum", sum_of_products, {"*": _part}, variadic=True, accumulates=True, integers=True,
-    sample=_einsum_sample,
-))
+register(
+    Op(
+        "einsum",
+        sum_of_products,
+        {"*": _part},
+        variadic=True,
+        accumulates=True,
+        integers=True,
+        sample=_einsum_sample,
+    )
+)
 _trace_matrices = moved((2, 3, 4), {}, {"offset": 2}, {"offset": -1})
 _trace_stacks = moved((2, 2, 3, 4), {}, {"offset": 1})
-register(Op(
-    "trace", trace, {"x": _trace_x}, accumulates=True, integers=True,
-    sample=lambda rng: _trace_matrices(rng) + _trace_stacks(rng),
-))
+register(
+    Op(
+        "trace",
+        trace,
+        {"x": _trace_x},
+        accumulates=True,
+        integers=True,
+        sample=lambda rng: _trace_matrices(rng) + _trace_stacks(rng),
+    )
+)

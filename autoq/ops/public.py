@@ -188,5 +188,3 @@ def random_hadamard(x: Any, *, rng: Generator | None = None, out_dtype: Any = No
     draw = generator(rng, "random_hadamard").draw("random_hadamard")
     signs = 1.0 - 2.0 * (random_bits(draw, 16) & 1)
     return apply("hadamard", x, signs=np.asarray(signs, np.float32), out_dtype=out_dtype)
-
-

@@ -35,8 +35,16 @@ def dropout(x: Any, *, rate: float, draw: Draw) -> Any:
     return x * (1.0 / (1.0 - float(rate))) * kept
 
 
-register(Op(
-    "dropout", dropout, {"x": lambda F, g, rate, draw: F.dropout(g, rate=rate, draw=draw)},
-    sample=moved((3, 4), {"rate": 0.4, "draw": Draw(7, 1)}, {"rate": 0.0, "draw": Draw(7, 2)},
-                 {"rate": 1.0, "draw": Draw(7, 3)}),
-))
+register(
+    Op(
+        "dropout",
+        dropout,
+        {"x": lambda F, g, rate, draw: F.dropout(g, rate=rate, draw=draw)},
+        sample=moved(
+            (3, 4),
+            {"rate": 0.4, "draw": Draw(7, 1)},
+            {"rate": 0.0, "draw": Draw(7, 2)},
+            {"rate": 1.0, "draw": Draw(7, 3)},
+        ),
+    )
+)

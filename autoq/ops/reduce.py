@@ -205,18 +205,40 @@ def _var_sample(rng: np.random.Generator) -> list[Any]:
     return [*reduced(-2, 2)(rng), ((rng.uniform(-2, 2, (3, 4)),), {"axis": 1, "correction": 1})]
 
 
-register(Op(
-    "sum", sum_, {"x": _sum_x}, reduction=True, accumulates=True, integers=True, widens=True,
-    sample=reduced(-2, 2),
-))
+register(
+    Op(
+        "sum",
+        sum_,
+        {"x": _sum_x},
+        reduction=True,
+        accumulates=True,
+        integers=True,
+        widens=True,
+        sample=reduced(-2, 2),
+    )
+)
 register(Op("mean", mean, {"x": _mean_x}, reduction=True, accumulates=True, sample=reduced(-2, 2)))
 register(Op("var", var, {"x": _var_x}, reduction=True, accumulates=True, sample=_var_sample))
-register(Op(
-    "max", max_, {"x": _extremum_x(largest=True)}, reduction=True, integers=True, sample=_extremum_sample,
-))
-register(Op(
-    "min", min_, {"x": _extremum_x(largest=False)}, reduction=True, integers=True, sample=_extremum_sample,
-))
+register(
+    Op(
+        "max",
+        max_,
+        {"x": _extremum_x(largest=True)},
+        reduction=True,
+        integers=True,
+        sample=_extremum_sample,
+    )
+)
+register(
+    Op(
+        "min",
+        min_,
+        {"x": _extremum_x(largest=False)},
+        reduction=True,
+        integers=True,
+        sample=_extremum_sample,
+    )
+)
 register(Op("extremum_share", extremum_share, {"x": lambda F, g, x_shape: g * 0.0}, sample=_share_sample))
 _POSITION = "its result is a position"
 register(Op("argmax", argmax, _POSITION, kind="index", reduction=True, sample=_arg_sample))

@@ -53,33 +53,63 @@ def _remainder_sample(rng: np.random.Generator) -> list[Case]:
 
 
 unary_op(
-    "floor", np.floor, flat, signed(0.2, 0.8),
+    "floor",
+    np.floor,
+    flat,
+    signed(0.2, 0.8),
     "The largest integer that is not above x; its gradient is 0.",
-    "aq.floor([1.7, -1.7])", "tensor([ 1. -2.], float32)", integers=True,
+    "aq.floor([1.7, -1.7])",
+    "tensor([ 1. -2.], float32)",
+    integers=True,
 )
 unary_op(
-    "ceil", np.ceil, flat, signed(0.2, 0.8),
+    "ceil",
+    np.ceil,
+    flat,
+    signed(0.2, 0.8),
     "The smallest integer that is not below x; its gradient is 0.",
-    "aq.ceil([1.2, -1.7])", "tensor([ 2. -1.], float32)", integers=True,
+    "aq.ceil([1.2, -1.7])",
+    "tensor([ 2. -1.], float32)",
+    integers=True,
 )
 unary_op(
-    "trunc", np.trunc, flat, signed(0.2, 0.8),
+    "trunc",
+    np.trunc,
+    flat,
+    signed(0.2, 0.8),
     "x without its fraction, toward 0; its gradient is 0.",
-    "aq.trunc([1.7, -1.7])", "tensor([ 1. -1.], float32)", integers=True,
+    "aq.trunc([1.7, -1.7])",
+    "tensor([ 1. -1.], float32)",
+    integers=True,
 )
 binary_op(
-    "fmod", np.fmod, (lambda F, g: g, lambda F, g, a, b: -g * F.trunc(a / b)), _remainder_sample,
+    "fmod",
+    np.fmod,
+    (lambda F, g: g, lambda F, g, a, b: -g * F.trunc(a / b)),
+    _remainder_sample,
     "What is left of a after as many whole b as fit, with the sign of a, as in C.",
-    "aq.fmod([5.0, -5.0], 3.0)", "tensor([ 2. -2.], float32)", integers=True,
+    "aq.fmod([5.0, -5.0], 3.0)",
+    "tensor([ 2. -2.], float32)",
+    integers=True,
 )
 binary_op(
-    "remainder", np.remainder, (lambda F, g: g, lambda F, g, a, b: -g * F.floor(a / b)), _remainder_sample,
+    "remainder",
+    np.remainder,
+    (lambda F, g: g, lambda F, g, a, b: -g * F.floor(a / b)),
+    _remainder_sample,
     "What is left of a after as many whole b as fit, with the sign of b, as Python's %.",
-    "aq.remainder([5.0, -5.0], 3.0)", "tensor([2. 1.], float32)", integers=True,
+    "aq.remainder([5.0, -5.0], 3.0)",
+    "tensor([2. 1.], float32)",
+    integers=True,
 )
 binary_op(
-    "floor_divide", np.floor_divide, (flat, flat), binary((-2, 2), (0.5, 2)),
+    "floor_divide",
+    np.floor_divide,
+    (flat, flat),
+    binary((-2, 2), (0.5, 2)),
     "The largest integer that is not above a / b, as Python's //; its gradient is 0.",
-    "aq.floor_divide([5.0, -5.0], 3.0)", "tensor([ 1. -2.], float32)", integers=True,
+    "aq.floor_divide([5.0, -5.0], 3.0)",
+    "tensor([ 1. -2.], float32)",
+    integers=True,
 )
 register(Op("round", round_, {"x": flat}, elementwise=True, integers=True, sample=_round_sample))

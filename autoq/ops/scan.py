@@ -268,24 +268,57 @@ def _recurrence_sample(rng: np.random.Generator) -> list[Case]:
     return [((a, b), {"axis": axis}) for axis in (0, 1, -1)]
 
 
-register(Op(
-    "prod", prod, {"x": _prod_x}, reduction=True, accumulates=True, integers=True, widens=True,
-    sample=_prod_sample,
-))
-register(Op(
-    "cumulative_sum", cumulative_sum, {"x": _cumulative_sum_x}, accumulates=True, integers=True,
-    widens=True, sample=_scan_sample,
-))
-register(Op(
-    "cumulative_prod", cumulative_prod, {"x": _cumulative_prod_x}, accumulates=True, integers=True,
-    widens=True, sample=_scan_sample,
-))
+register(
+    Op(
+        "prod",
+        prod,
+        {"x": _prod_x},
+        reduction=True,
+        accumulates=True,
+        integers=True,
+        widens=True,
+        sample=_prod_sample,
+    )
+)
+register(
+    Op(
+        "cumulative_sum",
+        cumulative_sum,
+        {"x": _cumulative_sum_x},
+        accumulates=True,
+        integers=True,
+        widens=True,
+        sample=_scan_sample,
+    )
+)
+register(
+    Op(
+        "cumulative_prod",
+        cumulative_prod,
+        {"x": _cumulative_prod_x},
+        accumulates=True,
+        integers=True,
+        widens=True,
+        sample=_scan_sample,
+    )
+)
 register(Op("cummax", cummax, {"x": _first_x(largest=True)}, integers=True, sample=_extremum_sample))
 register(Op("cummin", cummin, {"x": _first_x(largest=False)}, integers=True, sample=_extremum_sample))
-register(Op(
-    "extremum_so_far", extremum_so_far, "its result is a position", kind="index", sample=_extremum_sample,
-))
-register(Op(
-    "linear_recurrence", linear_recurrence, {"a": _recurrence_a, "b": _recurrence_b}, accumulates=True,
-    sample=_recurrence_sample,
-))
+register(
+    Op(
+        "extremum_so_far",
+        extremum_so_far,
+        "its result is a position",
+        kind="index",
+        sample=_extremum_sample,
+    )
+)
+register(
+    Op(
+        "linear_recurrence",
+        linear_recurrence,
+        {"a": _recurrence_a, "b": _recurrence_b},
+        accumulates=True,
+        sample=_recurrence_sample,
+    )
+)

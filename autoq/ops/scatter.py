@@ -254,7 +254,12 @@ def _update_sample(rng: np.random.Generator) -> list[Case]:
     return cases
 
 
-register(Op(
-    "update", update, {"target": _update_target, "values": _update_values}, kind="update",
-    sample=_update_sample,
-))
+register(
+    Op(
+        "update",
+        update,
+        {"target": _update_target, "values": _update_values},
+        kind="update",
+        sample=_update_sample,
+    )
+)

@@ -142,10 +142,22 @@ def _softmax_sample(rng: np.random.Generator) -> list[Any]:
 
 
 register(Op("softmax", softmax, {"x": _softmax_x}, accumulates=True, sample=_softmax_sample))
-register(Op(
-    "log_softmax", log_softmax, {"x": _log_softmax_x}, accumulates=True,
-    sample=moved((3, 4), {}, {"axis": 0}),
-))
-register(Op(
-    "logsumexp", logsumexp, {"x": _logsumexp_x}, reduction=True, accumulates=True, sample=reduced(-2, 2),
-))
+register(
+    Op(
+        "log_softmax",
+        log_softmax,
+        {"x": _log_softmax_x},
+        accumulates=True,
+        sample=moved((3, 4), {}, {"axis": 0}),
+    )
+)
+register(
+    Op(
+        "logsumexp",
+        logsumexp,
+        {"x": _logsumexp_x},
+        reduction=True,
+        accumulates=True,
+        sample=reduced(-2, 2),
+    )
+)
