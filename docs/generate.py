@@ -6,6 +6,7 @@ from pathlib import Path
 
 import autoq as aq
 from autoq.cli.formats import HEADER, format_rows
+from autoq.ops.public import public
 from autoq.tape.function import COMPOSED
 from autoq.tape.op import REGISTRY
 
@@ -27,7 +28,7 @@ def formats_page() -> str:
 
 
 def ops_page() -> str:
-    """One entry an operation that is public under its name: those of a record, then those of several."""
+    """One entry an operation that is public: those of a record, those of several, and what creates."""
     head = (
         "# Operations\n\n"
         "Every operation takes tensors, arrays and numbers. It follows\n"
@@ -35,4 +36,6 @@ def ops_page() -> str:
         "`out_dtype=` overrides the rule for one call.\n\n"
     )
     names = [name for name in {**REGISTRY, **COMPOSED} if hasattr(aq, name) and name not in CASTS]
+    listed = {id(getattr(aq, name)) for name in names}  # an alias is its function under another name
+    names += [name for name in public() if name not in CASTS and id(getattr(aq, name)) not in listed]
     return head + "".join(f"```{{eval-rst}}\n.. autofunction:: autoq.{name}\n```\n\n" for name in names)
