@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 
 # Before kernels are imported: each is built from source that was just broken, and none is compiled.
-os.environ["NUMBA_DISABLE_JIT"] = "1"
+os.environ["NUMBA_DISABLE_JIT"] = os.environ["AUTOQ_MATRIX"] = "1"
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 from tests.mutation import codecs, rules, signals

@@ -46,7 +46,7 @@ def test_every_combination_interpreted():
         "-W",
         "ignore::RuntimeWarning",
     ]
-    environment = {**os.environ, "NUMBA_DISABLE_JIT": "1"}
+    environment = {**os.environ, "NUMBA_DISABLE_JIT": "1", "AUTOQ_MATRIX": "1"}
     run = subprocess.run(command, env=environment, capture_output=True, text=True)
     assert run.returncode == 0, run.stdout[-5000:] + run.stderr[-2000:]
 
