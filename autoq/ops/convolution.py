@@ -119,6 +119,7 @@ def filter_shape(
 
 
 def check_bias(name: str, bias: Any, channels: int) -> None:
+    """Raise ShapeError unless a bias, if there is one, has one value an output channel."""
     if bias is not None and bias.shape != (channels,):
         raise ShapeError(
             f"{name}: bias is {bias.shape}, for {channels} output channels.",
@@ -128,6 +129,7 @@ def check_bias(name: str, bias: Any, channels: int) -> None:
 
 
 def add_bias(y: Any, bias: Any) -> Any:
+    """``y: (n, m, ...)`` with ``bias: (m,)`` added in place."""
     y += bias.reshape(-1, *(1,) * (y.ndim - 2))
     return y
 

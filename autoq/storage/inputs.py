@@ -21,6 +21,7 @@ FLOATS = ("float16", "bfloat16", "float32", "float64")
 
 
 def float_array(array: Any) -> Array:
+    """What is to be encoded as an array; DTypeError unless it holds floats of a dtype that tensors have."""
     x: Array = np.asarray(array)
     if x.dtype.name not in FLOATS:
         raise DTypeError(
@@ -55,6 +56,7 @@ def cast(x: Array, dtype: Any) -> Array:
 
 
 def refuse_nonfinite(x: Array, scheme: QuantScheme) -> None:
+    """Raise NonFiniteError with the index of the first NaN or infinity (S43)."""
     for start, chunk in float32_rows(x.reshape(-1), CHUNK):
         first = kernels().first_nonfinite(chunk)
         if OBSERVERS:

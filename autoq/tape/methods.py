@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from autoq.errors import DTypeError
 from autoq.tape.apply import apply, binary
 from autoq.tape.arranging import Arranging
 from autoq.tape.elementary import Elementary
@@ -140,18 +139,6 @@ class Operators:
 def _comparable(other: Any) -> bool:
     """Whether ``==`` with it is element-wise; None, strings and the like are merely unequal."""
     return isinstance(other, (*NUMERIC, Operators, list))
-
-
-def _truths(operator: str, x: Any) -> Any:
-    """The operand of a logical operator: a bool, or an array or tensor of them."""
-    dtype = getattr(x, "dtype", None)
-    if isinstance(x, bool) or (isinstance(dtype, np.dtype) and dtype == np.bool_):
-        return x
-    raise DTypeError(
-        f"{operator} of a {getattr(dtype, 'name', None) or type(x).__name__}.",
-        "bools, and tensors of them",
-        "Compare first, (x > 0) & (y > 0); aq.logical_and and the like take any number as true or false.",
-    )
 
 
 class Methods(Operators, Elementary, Arranging):

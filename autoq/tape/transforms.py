@@ -194,6 +194,7 @@ def _entered(x: Any, inputs: list[Tensor]) -> Tensor:
 
 
 def single(output: Any) -> Tensor:
+    """The output of a function to differentiate; GradientError unless it is a tensor of one value."""
     if not isinstance(output, Tensor) or output.size != 1:
         what = (
             f"a tensor of shape {output.shape}"

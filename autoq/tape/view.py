@@ -160,6 +160,7 @@ def _entry(item: Any, numbers: dict[Any, int], types: dict[Any, TensorType]) -> 
 
 
 def saved_values(node: Node) -> tuple[Any, ...]:
+    """What a node keeps for backward: arrays and QTensors, in the order of its operands."""
     tensors = [x._value for x in node.saved or () if isinstance(x, Tensor)]
     return tuple(tensors) + tuple(v for v in node.static.values() if isinstance(v, np.ndarray | QTensor))
 
