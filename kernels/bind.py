@@ -25,13 +25,16 @@ OPTIONS = {"error_model": "numpy", "boundscheck": False}
 # Caches of other versions that no process has touched for this long are removed.
 KEPT_SECONDS = 14 * 24 * 3600
 
-_pending: list[Callable[..., Any]] = []
-_bitcasts: list[tuple[Callable[..., Any], str, str]] = []
+Bitcast = tuple[Callable[..., Any], str, str]
+_scalars: list[Callable[..., Any]] = []
+_bitcasts: list[Bitcast] = []
+# How many of both a target's compiler knows.
+_known: dict[str, tuple[int, int]] = {}
 
 
 def scalar(function: Function) -> Function:
     """Mark a function as callable from compiled kernels; it stays a plain Python function."""
-    _pending.append(function)
+    _scalars.append(function)
     return function
 
 
@@ -64,21 +67,28 @@ def compile_cpu(kernel: Callable[..., Any], signature: str | Any) -> Callable[..
     return compiled
 
 
+def marked(target: str) -> tuple[list[Callable[..., Any]], list[Bitcast]]:
+    """The scalar functions and bitcasts that were marked since ``target`` last asked."""
+    functions, casts = _known.get(target, (0, 0))
+    _known[target] = len(_scalars), len(_bitcasts)
+    return _scalars[functions:], _bitcasts[casts:]
+
+
 def _register() -> None:
     """Make what was marked since the last time known to Numba."""
     from numba import types
     from numba.extending import lower_builtin, register_jitable, type_callable
 
-    while _pending:
-        register_jitable(no_cfunc_wrapper=True, **OPTIONS)(_pending.pop())
-    while _bitcasts:
-        function, result, argument = _bitcasts.pop()
+    functions, casts = marked("cpu")
+    for function in functions:
+        register_jitable(no_cfunc_wrapper=True, **OPTIONS)(function)
+    for function, result, argument in casts:
         of, to = getattr(types, argument), getattr(types, result)
         type_callable(function)(lambda context, to=to: lambda x: to)
-        lower_builtin(function, types.Number)(_lower_bitcast(of))
+        lower_builtin(function, types.Number)(lower_bitcast(of))
 
 
-def _lower_bitcast(of: Any) -> Callable[..., Any]:
+def lower_bitcast(of: Any) -> Callable[..., Any]:
     """Lowering of a bitcast of what is converted to type ``of`` first."""
 
     def lower(context: Any, builder: Any, sig: Any, args: Any) -> Any:
@@ -154,22 +164,26 @@ def user_cache() -> Path:
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "autoq"
 
 
-def fingerprint(root: Path = Path(__file__).parent) -> str:
-    """A hash of every source file below ``root`` and of the versions that compile them."""
-    import numba
-    import numpy
+def fingerprint(root: Path = Path(__file__).parent, target: str = "cpu", versions: str | None = None) -> str:
+    """A hash of every source file below ``root`` that ``target`` compiles, and of the compilers' versions."""
+    if versions is None:
+        import numba
+        import numpy
 
-    digest = hashlib.blake2b(f"{numba.__version__} {numpy.__version__}".encode(), digest_size=8)
+        versions = f"{numba.__version__} {numpy.__version__}"
+    digest = hashlib.blake2b(versions.encode(), digest_size=8)
+    others = {"cpu", "cuda"} - {target}
     for path in sorted(root.rglob("*.py")):
-        digest.update(str(path.relative_to(root)).encode())
-        digest.update(path.read_bytes())
+        if path.relative_to(root).parts[0] not in others:
+            digest.update(str(path.relative_to(root)).encode())
+            digest.update(path.read_bytes())
     return digest.hexdigest()
 
 
-def prune(base: Path, keep: Path, older_than: float = KEPT_SECONDS) -> None:
+def prune(base: Path, keep: Path, older_than: float = KEPT_SECONDS, prefix: str = FOLDER) -> None:
     """Remove caches beside ``keep`` that were not used for ``older_than`` seconds."""
     limit = time.time() - older_than
-    for folder in base.glob(FOLDER + "*"):
+    for folder in base.glob(prefix + "*"):
         # Another process may remove the same folder at the same time.
         with contextlib.suppress(OSError):
             if folder != keep and folder.stat().st_mtime < limit:

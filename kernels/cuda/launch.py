@@ -1,0 +1,192 @@
+"""Launching kernels: a factory and its parameters to a loaded function, once a device.
+
+CuPy loads the PTX and launches it on its current stream; under ``NUMBA_ENABLE_CUDASIM=1`` Numba's simulator
+runs the Python function on NumPy arrays, which then stand for device arrays everywhere below.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from functools import cache, wraps
+from typing import Any
+
+import numpy as np
+
+from ...errors import DeviceError
+from .compile import Source, compile_ptx, for_driver, numba_cuda, ptx_of
+
+SIMULATED = os.environ.get("NUMBA_ENABLE_CUDASIM") == "1"
+OLDEST = (8, 0)
+SCALARS = {
+    "int32": np.int32,
+    "uint32": np.uint32,
+    "uint64": np.uint64,
+    "float32": np.float32,
+    "float64": np.float64,
+}
+MOST_BLOCKS = (1 << 31) - 1
+
+# Launches of this process: tests and benchmarks count them.
+launches = 0
+
+
+def library() -> Any:
+    """The library of device arrays: CuPy, or NumPy under the simulator."""
+    if SIMULATED:
+        return np
+    import cupy
+
+    return cupy
+
+
+def empty(shape: Any, dtype: Any) -> Any:
+    """A device array that nothing has written yet, from CuPy's pool."""
+    return library().empty(shape, dtype)
+
+
+def kernel(factory: Callable[..., tuple[Callable[..., Any], tuple[str, ...]]]) -> Callable[..., Kernel]:
+    """Make a factory of kernels return them ready for launching, the same one for the same parameters.
+
+    The factory returns a Python function in the dialect of README.md and the types of its parameters:
+    ``"float32*"`` is a pointer to device memory, ``"int64"`` a number. Its own parameters are hashable and
+    their ``repr`` says all that the code depends on.
+    """
+
+    @cache
+    def made(*parameters: Any) -> Kernel:
+        function, signature = factory(*parameters)
+        identity = f"{factory.__module__}.{factory.__qualname__}{parameters!r}"
+        return Kernel(Source(factory.__name__, function, signature, identity))
+
+    return wraps(factory)(made)
+
+
+class Kernel:
+    """A kernel: called with blocks, threads a block and arguments, it launches and returns at once.
+
+    Arguments are device arrays, whose first element's address is passed, None for no array, and numbers.
+    Strides, lengths and alignment are the caller's business.
+    """
+
+    def __init__(self, source: Source) -> None:
+        self.source = source
+        self._functions: dict[int, Any] = {}
+        self._convert = tuple(_converter(kind) for kind in source.signature)
+
+    def __call__(self, blocks: int, threads: int, *arguments: Any, shared: int = 0) -> None:
+        """Launch on the current device and stream, ``shared`` bytes of dynamic shared memory a block."""
+        global launches
+        if not 0 < blocks <= MOST_BLOCKS:
+            raise DeviceError(
+                f"{self.source.name}: {blocks} blocks.", f"1 to {MOST_BLOCKS}", "Walk the grid in a loop."
+            )
+        launches += 1
+        if SIMULATED:
+            simulate(self.source.function, blocks, threads, arguments, shared)
+            return
+        device = current_device()
+        function = self._functions.get(device)
+        if function is None:
+            function = self._functions[device] = load(self.source)
+        converted = [convert(a) for convert, a in zip(self._convert, arguments, strict=True)]
+        function((blocks,), (threads,), converted, shared)
+
+
+def _converter(kind: str) -> Callable[[Any], Any]:
+    if kind.endswith("*"):
+        return lambda array: 0 if array is None else array.data.ptr
+    return SCALARS.get(kind, int)
+
+
+def load(source: Source) -> Any:
+    """The kernel as a CuPy function of the current device; PTX that it refuses is compiled once more."""
+    import cupy
+
+    capability = device_capability(current_device())
+    driver = cupy.cuda.runtime.driverGetVersion()
+    try:
+        return _loaded(ptx_of(source, capability), driver)
+    except cupy.cuda.driver.CUDADriverError:
+        return _loaded(compile_ptx(source, capability), driver)
+
+
+def _loaded(ptx: str, driver: int) -> Any:
+    import cupy
+
+    from .compile import ENTRY
+
+    module = cupy.cuda.function.Module()
+    module.load(for_driver(ptx, driver).encode() + b"\0")
+    return module.get_function(ENTRY)
+
+
+def current_device() -> int:
+    """The number of the current device."""
+    import cupy
+
+    device: int = cupy.cuda.runtime.getDevice()
+    return device
+
+
+@cache
+def device_capability(device: int) -> tuple[int, int]:
+    """The compute capability of a device.
+
+    Raises:
+        DeviceError: It is older than what the kernels are written for.
+    """
+    import cupy
+
+    text = cupy.cuda.Device(device).compute_capability
+    found = int(text[:-1]), int(text[-1])
+    if found < OLDEST:
+        raise DeviceError(
+            f"device {device} has compute capability {found[0]}.{found[1]}.",
+            f"{OLDEST[0]}.{OLDEST[1]} or newer",
+            'Choose a newer device, or work on device="cpu".',
+        )
+    return found
+
+
+def processors() -> int:
+    """How many multiprocessors the current device has."""
+    return 2 if SIMULATED else _processors(current_device())
+
+
+@cache
+def _processors(device: int) -> int:
+    import cupy
+
+    return int(cupy.cuda.Device(device).attributes["MultiProcessorCount"])
+
+
+def grid(items: int, threads: int, waves: int = 0) -> int:
+    """Blocks for so many items, one a thread; at most ``waves`` blocks a multiprocessor where it is given.
+
+    A kernel launched with fewer threads than items walks them in a grid-stride loop.
+    """
+    blocks = -(-items // threads)
+    return max(1, min(blocks, waves * processors()) if waves else blocks)
+
+
+def simulate(
+    function: Callable[..., Any], blocks: int, threads: int, arguments: tuple[Any, ...], shared: int
+) -> None:
+    """Run a kernel in Numba's simulator, one Python thread a CUDA thread."""
+    cuda = numba_cuda()
+    cuda.jit(function)[blocks, threads, 0, shared](*[_flat(argument) for argument in arguments])
+
+
+def _flat(argument: Any) -> Any:
+    """What stands for a pointer in the simulator: the memory from the first element on, as one axis."""
+    if not isinstance(argument, np.ndarray):
+        return argument
+    if argument.flags.c_contiguous:
+        return argument.reshape(-1)
+    base = argument
+    while base.base is not None and isinstance(base.base, np.ndarray):
+        base = base.base
+    whole = base.reshape(-1).view(argument.dtype)
+    start = argument.__array_interface__["data"][0] - whole.__array_interface__["data"][0]
+    return whole[start // argument.itemsize :]
