@@ -72,7 +72,8 @@ class Kernel:
     def __init__(self, source: Source) -> None:
         self.source = source
         self._functions: dict[int, Any] = {}
-        self._convert = tuple(_converter(kind) for kind in source.signature)
+        kinds = enumerate(source.signature)
+        self._numbers = [(i, SCALARS[kind]) for i, kind in kinds if kind in SCALARS]
 
     def __call__(self, blocks: int, threads: int, *arguments: Any, shared: int = 0) -> None:
         """Launch on the current device and stream, ``shared`` bytes of dynamic shared memory a block."""
@@ -89,14 +90,11 @@ class Kernel:
         function = self._functions.get(device)
         if function is None:
             function = self._functions[device] = load(self.source)
-        converted = [convert(a) for convert, a in zip(self._convert, arguments, strict=True)]
+        # Of an array CuPy passes a record that begins with the pointer, all that the kernel reads.
+        converted = [0 if argument is None else argument for argument in arguments]
+        for i, convert in self._numbers:
+            converted[i] = convert(converted[i])
         function((blocks,), (threads,), converted, shared)
-
-
-def _converter(kind: str) -> Callable[[Any], Any]:
-    if kind.endswith("*"):
-        return lambda array: 0 if array is None else array.data.ptr
-    return SCALARS.get(kind, int)
 
 
 def load(source: Source) -> Any:
