@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
+
 from .compile import instruction
 
 CODES = {"float32": "f", "uint32": "r", "int32": "r", "uint16": "h", "uint64": "l", "int64": "l"}
@@ -132,3 +134,66 @@ def simulated() -> Any:
     from numba.cuda.simulator.kernel import _get_kernel_context
 
     return _get_kernel_context()
+
+
+def _shuffle_type(types: Any, value: Any, distance: Any) -> Any:
+    return types.uint32
+
+
+def _lower_shuffle(context: Any, builder: Any, signature: Any, values: Any) -> Any:
+    """The compiler's own function: it knows that all threads of a warp must come there together."""
+    from llvmlite import ir
+    from numba.cuda import types
+    from numba.cuda.cgutils import get_or_insert_function
+
+    word = ir.IntType(32)
+    kind = ir.FunctionType(ir.LiteralStructType((word, ir.IntType(1))), (word,) * 5)
+    function = get_or_insert_function(builder.module, kind, "llvm.nvvm.shfl.sync.i32")
+    value, distance = (
+        context.cast(builder, x, given, types.uint32) for x, given in zip(values, signature.args, strict=True)
+    )
+    all_lanes, butterfly, clamp = ir.Constant(word, -1), ir.Constant(word, 3), ir.Constant(word, 31)
+    return builder.extract_value(builder.call(function, (all_lanes, butterfly, value, distance, clamp)), 0)
+
+
+@instruction(_shuffle_type, _lower_shuffle)
+def shuffle_xor(value, distance):
+    """The uint32 of the lane whose number differs in the bits of ``distance``, a power of two below 32.
+
+    Every thread of the block takes part.
+    """
+    cuda = simulated()
+    held = cuda.shared.array(1024, np.uint32)
+    thread = cuda.threadIdx.x
+    cuda.syncthreads()
+    held[thread] = value
+    cuda.syncthreads()
+    return held[thread ^ int(distance)]
+
+
+@assembly("cvt.f32.f16 $0, $1;", ("float32",), ("uint16",))
+def from_half(u):
+    """The float32 equal to the float16 with these bits."""
+    return np.float32(np.uint16(u).view(np.float16))
+
+
+@assembly("cvt.rn.f16.f32 $0, $1;", ("uint16",), ("float32",))
+def to_half(x):
+    """The bits of a float32 rounded to float16, to nearest, ties to even."""
+    with np.errstate(over="ignore"):
+        return np.float32(x).astype(np.float16).view(np.uint16)
+
+
+@assembly("{ .reg .b32 t; mov.b32 t, {0, $1}; mov.b32 $0, t; }", ("float32",), ("uint16",))
+def from_bfloat(u):
+    """The float32 equal to the bfloat16 with these bits."""
+    return (np.uint32(u) << np.uint32(16)).view(np.float32)
+
+
+@assembly("cvt.rn.bf16.f32 $0, $1;", ("uint16",), ("float32",))
+def to_bfloat(x):
+    """The bits of a float32 rounded to bfloat16, to nearest, ties to even."""
+    bits = int(np.float32(x).view(np.uint32))
+    if bits & 0x7FFFFFFF > 0x7F800000:
+        return np.uint16(0x7FFF)
+    return np.uint16((bits + 0x7FFF + (bits >> 16 & 1)) >> 16)
