@@ -5,12 +5,12 @@ VENV   := .venv
 RUN    := $(VENV)/bin/python
 stamp   = $(VENV)/.installed-$(1)# a set of extras: a second run installs nothing until setup.cfg changes
 .NOTPARALLEL:
-.PHONY: help train test check lint types bench mutation coverage docs tutorials clean
+.PHONY: help train test check lint types bench bench-gpu mutation coverage docs tutorials clean
 # Small products: more BLAS threads than one only wait for each other.
 train test mutation coverage docs tutorials: export OPENBLAS_NUM_THREADS ?= 1
 
 help:  ## show this list
-	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## */\t/' | expand -t 12
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## */\t/' | expand -t 12
 
 $(VENV)/.installed-%: setup.cfg pyproject.toml
 	test -x $(RUN) || $(PYTHON) -c 'import sys, venv; assert sys.version_info >= (3, 11), "autoq needs Python 3.11: make PYTHON=python3.11"; venv.create("$(VENV)", with_pip=True)'
@@ -28,6 +28,8 @@ types: $(call stamp,dev)  ## check types
 	$(RUN) -m mypy
 bench: $(call stamp,bench)  ## time autoq beside NumPy, torch and torchao; writes benchmarks/RESULTS.md
 	$(RUN) benchmarks/cpu.py $(ARGS)
+bench-gpu: $(call stamp,bench) $(call stamp,cuda13)  ## the same on a GPU; sections by ARGS="quantize matmul"
+	$(RUN) benchmarks/gpu.py $(ARGS)
 mutation: $(call stamp,test)  ## break every rule in turn and see that a test fails
 	$(RUN) -m tests.mutation $(ARGS)
 coverage: $(call stamp,test)  ## branch coverage, kernels interpreted: half an hour
