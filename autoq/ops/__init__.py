@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import importlib
+
 from autoq.ops import activation as activation
 from autoq.ops import adaptive_pooling as adaptive_pooling
 from autoq.ops import arrange as arrange
@@ -47,3 +49,6 @@ from autoq.ops import softmax as softmax
 from autoq.ops import trigonometric as trigonometric
 from autoq.ops import windows as windows
 from autoq.ops.public import public as public
+from autoq.tape.accelerated import bind_loader
+
+bind_loader(lambda: importlib.import_module("autoq.ops.on_device"))

@@ -11,6 +11,7 @@ from autoq.errors import AutoqError, DTypeError, ShapeError, UndifferentiableErr
 from autoq.schemes import QuantScheme
 from autoq.storage import QTensor
 from autoq.storage.tiles import map_tiles
+from autoq.tape.accelerated import forward_on_device
 from autoq.tape.node import Node, compute_dtype
 from autoq.tape.op import REGISTRY, Op
 from autoq.tape.plan import Plan, make_plan
@@ -189,29 +190,39 @@ def encoded(value: np.ndarray, out_type: TensorType, reduced_last: bool = False)
 def _run_float(op: Op, operands: tuple[Any, ...], static: dict[str, Any], out_dtype: Any) -> Tensor:
     context = current()
     key: list[Any] = [op, out_dtype, context.resolution]
-    tracked = False
+    tracked = on_device = False
     for x in operands:
         if isinstance(x, _Tensor):
-            key.append(x._type if x._value.shape else (x._type,))
+            value = x._value
+            key.append(x._type if value.shape else (x._type,))
             if x._node is not None:
                 tracked = True
+            if value.__class__ is not np.ndarray and not (
+                value.__class__ is QTensor and value.words.__class__ is np.ndarray
+            ):
+                on_device = True
         else:
             key.append(x.__class__)
     plan = _plans.get(tuple(key))
     if plan is None:
         plan = _plans[tuple(key)] = make_plan(op, operands, out_dtype, context.resolution)
     out_type, compute, packed = plan
-    if packed and op.elementwise and _worth_tiling(operands):
+    if packed and not on_device and op.elementwise and _worth_tiling(operands):
         value, out_type = _tiled(op, operands, static, out_type, compute)
     else:
         work = float64 if context.exact and op.accumulates and compute is float32 else compute
-        decode = decoded if op.integers else as_floats
-        arrays = [decode(x, work) for x in operands]
         try:
-            value = _forward(op, arrays, static, work)
+            value = NotImplemented
+            if on_device:
+                value = forward_on_device(op, _stored(operands), static, out_type.dtype, work)
+            if value is NotImplemented:
+                decode = decoded if op.integers else as_floats
+                value = _forward(op, [decode(x, work) for x in operands], static, work)
         except ShapeError as error:
             raise with_dtypes(error, op, operands) from None
-        if packed or value.dtype is not out_type.dtype:
+        if value.__class__ is QTensor:
+            out_type = TensorType(value.scheme, out_type.propagation)
+        elif packed or value.dtype is not out_type.dtype:
             reduced = packed and op.reduction and out_dtype is None and _reduced_last(operands[0], static)
             value, out_type = encoded(value, out_type, reduced)
     node = None
@@ -238,10 +249,15 @@ def _worth_tiling(operands: tuple[Any, ...]) -> bool:
     return max([x._value.size for x in operands if isinstance(x, _Tensor)]) > TILED_FROM
 
 
+def _stored(operands: tuple[Any, ...]) -> list[Any]:
+    """What the operands hold: arrays and packed arrays; numbers and None stay."""
+    return [x._value if isinstance(x, _Tensor) else x for x in operands]
+
+
 def _tiled(
     op: Op, operands: tuple[Any, ...], static: dict[str, Any], out_type: TensorType, compute: Any
 ) -> Any:
-    values = [x._value if isinstance(x, _Tensor) else x for x in operands]
+    values = _stored(operands)
     shape = check_broadcast(op, values)
     out = out_type.dtype
     if isinstance(out, QuantScheme):

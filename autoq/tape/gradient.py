@@ -13,7 +13,7 @@ from autoq.context import current
 from autoq.errors import AutoqError, GradientError, ShapeError, UndifferentiableError
 from autoq.tape.apply import apply, decoded
 from autoq.tape.delivery import add_to_grad, passed, tensor_of
-from autoq.tape.namespace import RAW, RECORDED
+from autoq.tape.namespace import RAW, RAW_ON_DEVICE, RECORDED
 from autoq.tape.node import LEAF, Node
 from autoq.tape.stored import real_array
 from autoq.tape.tensor import AutodiffTensor, Tensor
@@ -154,6 +154,7 @@ def _raw_step(node: Node, g: Any, grads: Gradients, owned: set[Any]) -> None:
     """Apply a node's rules to raw arrays and hand the results to its parents."""
     if g.dtype is not node.compute:
         g = g.astype(node.compute, copy=False)
+    F = RAW if g.__class__ is np.ndarray else RAW_ON_DEVICE
     values: dict[int, Any] = {}
     rules = node.op.rules
     for i, parent in enumerate(node.parents):
@@ -161,9 +162,9 @@ def _raw_step(node: Node, g: Any, grads: Gradients, owned: set[Any]) -> None:
             continue
         rule = None if node.op.variadic else rules[i]
         if rule is not None and not rule.reads:
-            d = rule.function(RAW, g)
+            d = rule.function(F, g)
         else:
-            d = _call(node, i, RAW, g, values, _raw_value)
+            d = _call(node, i, F, g, values, _raw_value)
         shape, dtype = node.shapes[i], node.dtypes[i]
         if d.shape != shape:
             d = unbroadcast(d, shape)

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
+from autoq.tape.accelerated import raw_on_device
 from autoq.tape.apply import apply
 from autoq.tape.op import REGISTRY, Op
 
@@ -40,4 +41,5 @@ def _recorded(op: Op) -> Callable[..., Any]:
 
 
 RAW = Namespace(lambda op: op.forward)
+RAW_ON_DEVICE = Namespace(lambda op: partial(raw_on_device, op))
 RECORDED = Namespace(_recorded)

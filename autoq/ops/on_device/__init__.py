@@ -1,0 +1,1 @@
+"""Forwards of ops by kernels for CUDA; imported when an operand on a GPU is first seen."""

@@ -1,0 +1,72 @@
+"""Where ops on a GPU find kernels of their own; what has none runs its forward on CuPy arrays.
+
+A kernel is registered under its op's name, by the modules of ``autoq.ops.on_device``, which are imported
+when an operand on a GPU is first seen: the CPU's path never looks here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from autoq.devices import on_gpu
+from autoq.tape.op import Op
+
+# (op, values, static, out, compute) -> the result as a QTensor or device array, or NotImplemented.
+Forward = Callable[[Op, Any, dict[str, Any], Any, Any], Any]
+ELEMENTWISE = "*elementwise"  # the name under which all element-wise ops without one of their own are found
+
+_forwards: dict[str, Forward] = {}
+_load: list[Callable[[], Any]] = []
+
+
+def accelerate(*names: str) -> Callable[[Forward], Forward]:
+    """Register a function as the forward on GPUs of the ops of these names.
+
+    It is called as ``function(op, values, static, out, compute)``:
+
+    - ``values``: the operands as they are stored: QTensors, device arrays, Python numbers, None; one
+      sequence for variadic ops.
+    - ``static``: the static arguments.
+    - ``out``: the resolved dtype of the result, a QuantScheme or a NumPy dtype. A kernel may encode the
+      result itself, as a QTensor in ``out.innermost(ndim)``; a float array that it returns is encoded or cast.
+    - ``compute``: float32 or float64.
+
+    It returns NotImplemented for cases that it doesn't handle.
+    """
+
+    def mark(function: Forward) -> Forward:
+        _forwards.update(dict.fromkeys(names, function))
+        return function
+
+    return mark
+
+
+def bind_loader(load: Callable[[], Any]) -> None:
+    """Tell this module how to import the kernels' modules; called once, by ``autoq.ops``."""
+    _load.append(load)
+
+
+def forward_on_device(op: Op, values: Any, static: dict[str, Any], out: Any, compute: Any) -> Any:
+    """The op's result by a kernel of its own, or NotImplemented."""
+    while _load:
+        _load.pop()()
+    function = _forwards.get(op.name)
+    if function is None and op.elementwise:
+        function = _forwards.get(ELEMENTWISE)
+    return NotImplemented if function is None else function(op, values, static, out, compute)
+
+
+def raw_on_device(op: Op, *operands: Any, **static: Any) -> Any:
+    """An op of a gradient rule on raw device arrays; the result has the first float array's dtype.
+
+    Of a variadic op the operands are one sequence.
+    """
+    values = operands[0] if op.variadic else operands
+    dtype = next((x.dtype for x in values if on_gpu(x) and x.dtype.kind not in "biu"), None)
+    if dtype is not None:
+        complete = {**op.defaults, **static} if op.defaults else static
+        found = forward_on_device(op, values, complete, dtype, dtype)
+        if found is not NotImplemented:
+            return found
+    return op.forward(*operands, **static)
