@@ -17,6 +17,7 @@ Forward = Callable[[Op, Any, dict[str, Any], Any, Any], Any]
 ELEMENTWISE = "*elementwise"  # the name under which all element-wise ops without one of their own are found
 
 _forwards: dict[str, Forward] = {}
+_rules: dict[tuple[str, str], Callable[..., Any]] = {}
 _load: list[Callable[[], Any]] = []
 
 
@@ -29,7 +30,7 @@ def accelerate(*names: str) -> Callable[[Forward], Forward]:
       sequence for variadic ops.
     - ``static``: the static arguments.
     - ``out``: the resolved dtype of the result, a QuantScheme or a NumPy dtype. A kernel may encode the
-      result itself, as a QTensor in ``out.innermost(ndim)``; a float array that it returns is encoded or cast.
+      result itself, as a QTensor in ``out.innermost(ndim)``; a float array is encoded or cast after it.
     - ``compute``: float32 or float64.
 
     It returns NotImplemented for cases that it doesn't handle.
@@ -40,6 +41,26 @@ def accelerate(*names: str) -> Callable[[Forward], Forward]:
         return function
 
     return mark
+
+
+def accelerate_rule(name: str, operand: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Register a function as the gradient rule of one operand of an op on GPUs.
+
+    It is called as ``function(g, *reads)`` with what the op's own rule reads, operands as they are stored,
+    packed ones included. It returns a device array, which may be summed to the operand's shape already, or
+    NotImplemented.
+    """
+
+    def mark(function: Callable[..., Any]) -> Callable[..., Any]:
+        _rules[name, operand] = function
+        return function
+
+    return mark
+
+
+def rule_on_device(op: Op, i: int) -> Callable[..., Any] | None:
+    """The gradient rule on GPUs of the operand at a position, or None."""
+    return None if op.variadic else _rules.get((op.name, op.operands[i]))
 
 
 def bind_loader(load: Callable[[], Any]) -> None:

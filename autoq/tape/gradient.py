@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from autoq.context import current
+from autoq.devices import on_gpu
 from autoq.errors import AutoqError, GradientError, ShapeError, UndifferentiableError
+from autoq.tape.accelerated import rule_on_device
 from autoq.tape.apply import apply, decoded
 from autoq.tape.delivery import add_to_grad, passed, tensor_of
 from autoq.tape.namespace import RAW, RAW_ON_DEVICE, RECORDED
@@ -154,14 +156,16 @@ def _raw_step(node: Node, g: Any, grads: Gradients, owned: set[Any]) -> None:
     """Apply a node's rules to raw arrays and hand the results to its parents."""
     if g.dtype is not node.compute:
         g = g.astype(node.compute, copy=False)
-    F = RAW if g.__class__ is np.ndarray else RAW_ON_DEVICE
+    F = RAW_ON_DEVICE if g.__class__ is not np.ndarray and on_gpu(g) else RAW
     values: dict[int, Any] = {}
     rules = node.op.rules
     for i, parent in enumerate(node.parents):
         if parent is None:
             continue
         rule = None if node.op.variadic else rules[i]
-        if rule is not None and not rule.reads:
+        if F is RAW_ON_DEVICE and (found := _by_kernel(node, i, g)) is not NotImplemented:
+            d = found
+        elif rule is not None and not rule.reads:
             d = rule.function(F, g)
         else:
             d = _call(node, i, F, g, values, _raw_value)
@@ -174,6 +178,14 @@ def _raw_step(node: Node, g: Any, grads: Gradients, owned: set[Any]) -> None:
             _accumulate(grads, owned, parent, d)
         else:
             grads[parent] = d
+
+
+def _by_kernel(node: Node, i: int, g: Any) -> Any:
+    """What a rule for GPUs gives of the operands as they are stored, or NotImplemented."""
+    function = rule_on_device(node.op, i)
+    if function is None:
+        return NotImplemented
+    return function(g, *_arguments(node, i, {}, lambda node, k: getattr(unchanged(node, k), "_value", None)))
 
 
 def _recorded_step(node: Node, g: Any, grads: Gradients, owned: set[Any]) -> None:
@@ -228,8 +240,15 @@ def _call(node: Node, i: int, F: Any, g: Any, values: dict[int, Any], value_of: 
             f"gradients for {', '.join(op.vjp)}",
             "Call .detach() on that operand.",
         )
-    arguments = []
-    for source, key in rule.reads:
+    return rule.function(F, g, *_arguments(node, i, values, value_of))
+
+
+def _arguments(node: Node, i: int, values: dict[int, Any], value_of: Callable[..., Any]) -> list[Any]:
+    """What the rule of operand ``i`` reads; ``values`` keeps operands that several rules read."""
+    op = node.op
+    rule: Rule | None = op.rules[0] if op.variadic else op.rules[i]
+    arguments: list[Any] = []
+    for source, key in rule.reads if rule is not None else ():
         if source == "value":
             if key not in values:
                 values[key] = value_of(node, key)
@@ -245,7 +264,7 @@ def _call(node: Node, i: int, F: Any, g: Any, values: dict[int, Any], value_of: 
             arguments.append(i if key == "i" else node.shapes)
         else:
             arguments.append(node.static[key])
-    return rule.function(F, g, *arguments)
+    return arguments
 
 
 def unchanged(node: Node, i: int) -> Any:
