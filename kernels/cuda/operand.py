@@ -14,6 +14,7 @@ from ..scalar.bits import ONE, F, U
 from ..scalar.element import element_functions
 from ..scalar.scale import scale_functions
 from .intrinsics import from_bfloat, from_half, to_bfloat, to_half
+from .launch import SIMULATED
 
 FLOATS = ("float32", "float16", "bfloat16")
 WORD_BITS, WORD_SHIFT, IN_WORD = 32, 5, 31
@@ -76,6 +77,11 @@ def scale_bits(scales: Any) -> Any:
 def float_bits(array: Any) -> Any:
     """An array of floats as a kernel takes it: 16-bit ones as uint16."""
     return array.view(np.uint16) if array.dtype.itemsize == 2 else array
+
+
+def is_aligned(array: Any, size: int = 16) -> bool:
+    """Whether an array's first element lies at a multiple of ``size`` bytes."""
+    return SIMULATED or array.data.ptr % size == 0
 
 
 @cache
