@@ -51,6 +51,10 @@ class DeviceError(AutoqError, RuntimeError):
     """A device that is missing, or operands on different devices."""
 
 
+class CaptureError(AutoqError, RuntimeError):
+    """A step that can't be captured, or a call that doesn't fit the captured one."""
+
+
 class IndexingError(AutoqError, IndexError):
     """An index outside an axis, or of a kind that indexing does not take."""
 

@@ -1,0 +1,184 @@
+"""What a step does while it is captured: its operations, and the tensors from outside that it changes."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import numpy as np
+
+from autoq import devices
+from autoq.context import Observer
+from autoq.errors import CaptureError
+from autoq.recording import replaced
+from autoq.storage import QTensor
+from autoq.tape.node import LEAF
+from autoq.tape.tensor import Tensor
+from autoq.types import dtype_name
+
+Copy = Callable[[Any, Any], None]
+
+
+class Seen:
+    """A tensor from outside, as the step found it.
+
+    Attributes:
+        value: What it held: replays read and write that memory.
+        version: How often it had been changed in place.
+        grad: Its gradient when the step first used it.
+        entered: Its gradient before the step, where that is known.
+    """
+
+    def __init__(self, tensor: Tensor, entered: Any = None) -> None:
+        self.reference = weakref.ref(tensor)
+        self.value, self.version = tensor._value, tensor._version[0]
+        self.grad, self.entered = tensor._grad, entered
+        self.leaf = tensor._node is LEAF
+        self.left: Any = None
+        self.changes = 0
+        self.name = f"a tensor {tensor.shape} {dtype_name(tensor._type.dtype)}"
+
+    def carry(self, copy: Copy) -> None:
+        """End the step: what took the place of the value or the gradient goes to where it was read from."""
+        tensor = self.reference()
+        if tensor is None:
+            return
+        self.changes = tensor._version[0] - self.version
+        if tensor._value is not self.value:
+            for old, new in zip(_parts(self.value), _parts(tensor._value), strict=True):
+                copy(old, new)
+            tensor._value = self.value
+        if self.grad is not None and tensor._grad is not self.grad:
+            if tensor._grad is None:
+                raise _left_over(self.name)
+            copy(self.grad._value, tensor._grad._value)
+            tensor._grad = self.grad
+        self.left = tensor._grad
+
+    def restore(self) -> None:
+        """Take back what a failed capture did to the tensor: nothing of it was computed."""
+        tensor = self.reference()
+        if tensor is not None:
+            tensor._value = self.value
+            tensor._grad = self.grad if self.entered is None else self.entered
+
+    def check(self) -> None:
+        """Raise CaptureError unless a replay finds the tensor as the capture did."""
+        tensor = self.reference()
+        if tensor is None:
+            return
+        if tensor._value is not self.value:
+            raise replaced(self.name)
+        if not self.leaf or tensor._grad is self.grad:
+            return
+        if self.grad is not None or self.entered is None:
+            raise _left_over(self.name)
+
+    def settle(self) -> None:
+        """After a replay: the gradient that it left, and a version that backward compares (S29)."""
+        tensor = self.reference()
+        if tensor is not None:
+            tensor._version[0] += self.changes
+            if self.leaf:
+                tensor._grad = self.left
+
+
+class Watch(Observer):
+    """Notes the operations of a step and the tensors from outside among their operands.
+
+    Args:
+        outside: Which tensors to note: those that were there before the step.
+        entered: Leaves that an earlier watch saw, whose gradients are noted before the step runs.
+    """
+
+    def __init__(self, outside: Callable[[Tensor], bool], entered: Iterable[Tensor] = ()) -> None:
+        self.outside = outside
+        self.trace: list[Any] = []
+        self.entered = {id(leaf): (leaf, leaf._grad) for leaf in entered}
+        self._seen: dict[int, Seen] = {}
+
+    def op(self, proceed: Any, op: Any, operands: Any, static: dict[str, Any], out_dtype: Any) -> Any:
+        """Note an operation before it runs."""
+        self.trace.append((op.name, tuple(map(_described, operands)), _described(static)))
+        for x in operands:
+            if isinstance(x, Tensor):
+                self.see(x)
+        return proceed(op, operands, static, out_dtype)
+
+    def see(self, x: Tensor) -> None:
+        """Note a tensor the first time that it is met."""
+        known = self._seen.get(id(x))
+        if (known is None or known.reference() is not x) and self.outside(x):
+            self._seen[id(x)] = Seen(x, self.entered.get(id(x), (None, None))[1])
+
+    @property
+    def seen(self) -> list[Seen]:
+        """The tensors from outside."""
+        return list(self._seen.values())
+
+    def leaves(self) -> list[Tensor]:
+        """The leaves among them that are still there."""
+        found = [seen.reference() for seen in self._seen.values() if seen.leaf]
+        return [leaf for leaf in found if leaf is not None]
+
+
+def check_same(first: list[Any], second: list[Any]) -> None:
+    """Raise CaptureError unless a step ran the same operations twice, naming the first that differs."""
+    for number, (before, now) in enumerate(zip(first, second, strict=False)):
+        if before != now:
+            raise _differs(f"its operation {number} was {_told(before)} and then {_told(now)}")
+    if len(first) != len(second):
+        raise _differs(f"it ran {len(first)} operations and then {len(second)}")
+
+
+def _differs(how: str) -> CaptureError:
+    return CaptureError(
+        f"a captured step differs from its warm-up: {how}.",
+        "a step that runs the same operations with the same numbers each time",
+        "Pass what changes as a tensor argument, and take what depends on data out of the step.",
+    )
+
+
+def _left_over(name: str) -> CaptureError:
+    return CaptureError(
+        f"the gradient of {name} isn't as it was when the step was captured.",
+        "gradients that each step finds as the one before left them, or forgets itself",
+        "Call optimizer.zero_grad() at the end of the step, and leave .grad alone between steps.",
+    )
+
+
+def _parts(value: Any) -> list[Any]:
+    """The arrays of a stored value."""
+    if type(value) is QTensor:
+        parts = [value.words, value.scales, value.tensor_scale]
+        return [part for part in parts if devices.is_array(part)]
+    return [value]
+
+
+def _described(x: Any) -> Any:
+    """What two runs of a step have in common of an operand or a static argument."""
+    if isinstance(x, Tensor):
+        return x.shape, x._type
+    if isinstance(x, dict):
+        return tuple((key, _described(value)) for key, value in x.items() if key != "draw")
+    if isinstance(x, tuple | list):
+        return tuple(map(_described, x))
+    if devices.is_array(x):
+        return x.shape, np.dtype(x.dtype)
+    if isinstance(x, float | int | bool | str | type(None) | np.dtype):
+        return repr(x)  # nan equals nan
+    return type(x).__name__
+
+
+def _told(entry: Any) -> str:
+    name, operands, static = entry
+    shown = [_shown(x) for x in operands]
+    return f"{name}({', '.join(shown + [f'{key}={value}' for key, value in static])})"
+
+
+def _shown(x: Any) -> str:
+    """An operand as the trace has it, for an error."""
+    if isinstance(x, tuple) and len(x) == 2 and hasattr(x[1], "dtype"):
+        return f"{x[0]} {dtype_name(x[1].dtype)}"
+    return str(x)
