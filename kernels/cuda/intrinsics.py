@@ -6,6 +6,7 @@ inline PTX, ``load`` and ``store`` move 2, 4 or 8 neighbours at once.
 
 from __future__ import annotations
 
+import ctypes
 from collections.abc import Callable
 from typing import Any
 
@@ -169,6 +170,41 @@ def shuffle_xor(value, distance):
     held[thread] = value
     cuda.syncthreads()
     return held[thread ^ int(distance)]
+
+
+def _address(kind: str) -> Callable[[Function], Function]:
+    """A function from an address in the device's memory, an int64, to a pointer."""
+
+    def typing(types: Any, address: Any) -> Any:
+        return types.CPointer(getattr(types, kind))
+
+    def lowering(context: Any, builder: Any, signature: Any, values: Any) -> Any:
+        pointer = context.get_value_type(signature.return_type)
+        # By way of a pointer to global memory, so that the compiler knows where it points.
+        place = builder.inttoptr(values[0], pointer.pointee.as_pointer(addrspace=1))
+        return builder.addrspacecast(place, pointer)
+
+    return instruction(typing, lowering)
+
+
+def _memory(address: int, kind: Any) -> Any:
+    """The host's memory from an address on, for the simulator; None at no address."""
+    if not address:
+        return None
+    pointer = ctypes.cast(int(address), ctypes.POINTER(kind))
+    return np.ctypeslib.as_array(pointer, shape=(1 << 28,))
+
+
+@_address("float32")
+def floats_at(address):
+    """The float32 numbers from an address on."""
+    return _memory(address, ctypes.c_float)
+
+
+@_address("uint16")
+def halves_at(address):
+    """The bits of the 16-bit numbers from an address on."""
+    return _memory(address, ctypes.c_uint16)
 
 
 @assembly("cvt.f32.f16 $0, $1;", ("float32",), ("uint16",))
