@@ -7,6 +7,7 @@ so are the peers. Everything is kept as JSON; tables are made from that.
 from __future__ import annotations
 
 import json
+import time
 import traceback
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -15,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from autoq.kernels.cuda import launch
-from gpu.clock import DeviceClock, HostClock, calls_for, host_seconds
+from gpu.clock import DeviceClock, HostClock, calls_for
 
 COPY_BYTES = 1 << 30
 ROUNDS = 21
@@ -105,22 +106,40 @@ class Report:
     def host_time(
         self, name: str, function: Callable[[], object], peer: bool = False, calls: int = 200
     ) -> float:
-        """Time what a call costs the host, without waiting for the device within a round.
+        """Time what a call costs the host: the device isn't waited for within a round.
 
         Returns:
             Seconds a call: the median of the rounds.
         """
+        return self._by_host("host", name, function, peer, calls)
+
+    def wall_time(
+        self, name: str, function: Callable[[], object], peer: bool = False, calls: int = 20
+    ) -> float:
+        """Time consecutive calls until the device has done them all: what a training loop feels.
+
+        Returns:
+            Seconds a call: the median of the rounds.
+        """
+        return self._by_host("wall", name, function, peer, calls)
+
+    def _by_host(self, kind: str, name: str, function: Callable[[], object], peer: bool, calls: int) -> float:
         for _ in range(3):
             function()
-        launches = self.launches(function)
+        launches, calls = self.launches(function), 3 if self.quick else calls
         samples = []
         for _ in range(self.rounds):
             self.clock.synchronize()
-            samples.append(host_seconds([function], 5 if self.quick else calls))
+            started = time.perf_counter()
+            for _ in range(calls):
+                function()
+            if kind == "wall":
+                self.clock.synchronize()
+            samples.append((time.perf_counter() - started) / calls)
         self.clock.synchronize()
         low, seconds, high = (float(x) for x in np.percentile(samples, (25, 50, 75)))
-        row = {"seconds": seconds, "low": low, "high": high, "rounds": len(samples), "host": seconds}
-        self._add("host", name, **row, launches=None if peer else launches, peer=peer)
+        row = {"seconds": seconds, "low": low, "high": high, "rounds": len(samples), "calls": calls}
+        self._add(kind, name, **row, launches=None if peer else launches, peer=peer)
         return seconds
 
     def launches(self, function: Callable[[], object]) -> int:

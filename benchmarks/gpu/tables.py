@@ -30,7 +30,7 @@ def cells(row: dict[str, Any]) -> list[str]:
     if row["kind"] == "figure":
         return [name, f"{row['value']:,.4g} {row['unit']}", "", "", "", ""]
     times = " to ".join(f"{row[key] * 1e6:.1f}" for key in ("low", "high"))
-    host = " host" if row["kind"] == "host" else ""
+    host = "" if row["kind"] == "time" else f" {row['kind']}"
     moved, flops = row.get("moved"), row.get("flops")
     return [
         name,
@@ -57,7 +57,7 @@ def summary(section: dict[str, Any]) -> str:
     wrong = [row for row in checks if not row["passed"]]
     lines += [f"  {len(checks) - len(wrong)} of {len(checks)} checks right"]
     lines += [f"  WRONG {row['name']} {row['detail']}" for row in wrong]
-    for row in rows_of(section, "copy", "time", "host", "figure"):
+    for row in rows_of(section, "copy", "time", "host", "wall", "figure"):
         if row["kind"] == "copy":
             lines.append(f"  copy {row['rate'] / 1e12:.2f} TB/s")
         else:
@@ -76,7 +76,7 @@ def markdown(section: dict[str, Any]) -> str:
     if copies:
         rate = f"{copies[0]['rate'] / 1e12:.2f} TB/s"
         parts.append(f"A device-to-device copy in this run: {rate}. Peers in italics.")
-    timed = [cells(row) for row in rows_of(section, "time", "host", "figure")]
+    timed = [cells(row) for row in rows_of(section, "time", "host", "wall", "figure")]
     if timed:
         parts.append(markdown_table(HEADER, timed))
     bars = rows_of(section, "bar")

@@ -1,0 +1,162 @@
+"""Latency: what small operations cost, what one on the tape costs the host, and cold starts."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from importlib.util import find_spec
+from typing import Any
+
+import numpy as np
+
+import autoq as aq
+
+SIZES = (64, 1024, 16 * 1024, 64 * 1024)
+SCHEMES = ("mxfp8", "nvfp4")
+TAPED_BAR = 15.0  # microseconds
+
+START = """
+import json, os, sys, time
+start = time.perf_counter()
+times = {}
+def note(name):
+    times[name] = time.perf_counter() - start
+"""
+OURS = (
+    START
+    + """
+import numpy as np, autoq as aq
+note("import")
+x = aq.tensor(np.random.default_rng(0).standard_normal((128, 64), dtype=np.float32), device="cuda")
+note("device ready")
+q = x.quantize(aq.mxfp8)
+q.qtensor.dequantize().sum().get()
+note("first op done")
+rng, packed = aq.Generator(0), {"weight_scheme": aq.mxfp8}
+model = aq.nn.Sequential(aq.nn.Linear(64, 128, rng=rng, **packed), aq.nn.ReLU(),
+                         aq.nn.Linear(128, 10, rng=rng, out_dtype=aq.float32, **packed)).to("cuda")
+optimizer = aq.optim.SGD(model.parameters(), lr=0.1)
+loss = aq.nn.cross_entropy(model(q), aq.tensor(np.arange(128) % 10, device="cuda"))
+loss.backward()
+optimizer.step()
+loss.item()
+note("first training step done")
+from autoq.kernels.cuda import compile
+print(json.dumps({**times, "kernels compiled": len(compile.compiled)}))
+"""
+)
+TORCH = (
+    START
+    + """
+import torch
+note("import")
+x = torch.randn(128, 64, device="cuda")
+torch.cuda.synchronize()
+note("device ready")
+float(x.to(torch.float8_e4m3fn).to(torch.float32).sum())
+note("first op done")
+model = torch.nn.Sequential(torch.nn.Linear(64, 128), torch.nn.ReLU(), torch.nn.Linear(128, 10)).cuda()
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+loss = torch.nn.functional.cross_entropy(model(x), torch.arange(128, device="cuda") % 10)
+loss.backward()
+optimizer.step()
+loss.item()
+note("first training step done")
+print(json.dumps(times))
+"""
+)
+
+
+def run(report: Any) -> None:
+    """Small tensors, the cost of a taped operation, and starts of processes."""
+    for size in SIZES[:1] if report.quick else SIZES:
+        small(report, size)
+    taped(report)
+    if report.device:
+        starts(report)
+
+
+def small(report: Any, size: int) -> None:
+    """Quantize, dequantize and add ``size`` values: device and host time of each."""
+    x = aq.tensor(
+        np.random.default_rng(size).standard_normal((size // 64, 64), dtype=np.float32), device="cuda"
+    )
+    for name in SCHEMES:
+        scheme = aq.scheme(name)
+        with aq.no_grad():
+            p, q = x.quantize(scheme), (x * 0.5).quantize(scheme)
+            here = aq.QTensor.quantize(x.numpy(), scheme)
+            same = (
+                np.array_equal(p.qtensor.codes_on_host(), here.codes())
+                if hasattr(p.qtensor, "codes_on_host")
+                else None
+            )
+            right = np.array_equal(p.numpy(), here.dequantize())
+            report.check(f"{name} of {size} values as on the CPU", right and same is not False)
+            works = {
+                "quantize": lambda scheme=scheme: x.quantize(scheme),
+                "dequantize": lambda p=p: p.dequantize(),
+                "add": lambda p=p, q=q: p + q,
+            }
+            for work, function in works.items():
+                report.time(f"{name} {work}, {size} values", function)
+                report.host_time(f"{name} {work}, {size} values", function)
+    if find_spec("torch") is not None and report.device:
+        import torch
+
+        a = torch.randn(size, device="cuda")
+        report.time(f"torch float32 add, {size} values", lambda: a + a, peer=True)
+        report.host_time(f"torch float32 add, {size} values", lambda: a + a, peer=True)
+
+
+def taped(report: Any) -> None:
+    """A quantized operation that is recorded on the tape: its bar is on host time, and it is one launch."""
+    rng = np.random.default_rng(0)
+    data = rng.standard_normal((2, 32, 64), dtype=np.float32)
+    p, q = (aq.tensor(x, requires_grad=True, device="cuda").quantize(aq.mxfp8) for x in data)
+    for name, function in {
+        "p + q": lambda: p + q,
+        "p * q": lambda: p * q,
+        "relu(p)": lambda: aq.relu(p),
+    }.items():
+        seconds = report.host_time(f"taped {name}, MXFP8, 2048 values", function)
+        report.bars(f"taped {name}, µs of the host", seconds * 1e6, TAPED_BAR, at_most=True)
+        launched = report.launches(function)
+        report.check(
+            f"taped {name} is one launch", launched == 1 or not report.device, f"{launched} launches"
+        )
+    a = aq.tensor(data[0], requires_grad=True, device="cuda")
+    report.host_time("taped float32 a + a, 2048 values", lambda: a + a)
+    if find_spec("torch") is not None and report.device:
+        import torch
+
+        b = torch.randn(2048, device="cuda", requires_grad=True)
+        report.host_time("torch taped float32 add, 2048 values", lambda: b + b, peer=True)
+
+
+def starts(report: Any) -> None:
+    """Processes from nothing to the first operation and the first training step."""
+    with tempfile.TemporaryDirectory() as folder:
+        cache = {"NUMBA_CACHE_DIR": folder, "CUPY_CACHE_DIR": f"{folder}/cupy"}
+        started(report, "autoq, empty caches", OURS, cache)
+        warm = started(report, "autoq, warm caches", OURS, cache)
+        report.check("a second process compiles no kernel", warm.get("kernels compiled") == 0)
+    if find_spec("torch") is not None:
+        started(report, "torch float32", TORCH, {}, peer=True)
+
+
+def started(report: Any, name: str, program: str, environment: dict[str, str], peer: bool = False) -> dict:
+    """Run a program in a new process and note the times that it prints."""
+    result = subprocess.run(
+        [sys.executable, "-c", program], env={**os.environ, **environment}, capture_output=True, text=True
+    )
+    if result.returncode:
+        report.check(f"{name} runs", False, result.stderr[-2000:])
+        return {}
+    found = json.loads(result.stdout.splitlines()[-1])
+    for key, value in found.items():
+        report.figure(f"{name}: {key}", value, "" if key == "kernels compiled" else "s", peer=peer)
+    return found
