@@ -1,4 +1,4 @@
-"""Training steps: an MLP whose products fill the card, and the digits network whose launches cost the most."""
+"""Training steps: an MLP whose products fill the card, and the digits network, which is all launches."""
 
 from __future__ import annotations
 
