@@ -5,7 +5,7 @@ VENV   := .venv
 RUN    := $(VENV)/bin/python
 stamp   = $(VENV)/.installed-$(1)# a set of extras: a second run installs nothing until setup.cfg changes
 .NOTPARALLEL:
-.PHONY: help train test check lint types bench bench-gpu mutation coverage docs tutorials clean
+.PHONY: help train test test-ptx test-gpu check lint types bench bench-gpu mutation coverage docs tutorials clean
 # Small products: more BLAS threads than one only wait for each other.
 train test mutation coverage docs tutorials: export OPENBLAS_NUM_THREADS ?= 1
 
@@ -21,6 +21,10 @@ train: $(call stamp,train)  ## train the four networks on handwritten digits: AR
 	$(RUN) -m autoq train digits $(ARGS)
 test: $(call stamp,test)  ## run every test and doctest: FLOAT=float16 or bfloat16, ARGS="-k name"
 	AUTOQ_TEST_FLOAT=$(FLOAT) $(RUN) -m pytest -n auto $(ARGS)
+test-ptx: $(call stamp,test)  ## compile every kernel for every CUDA architecture, all combinations; needs no GPU
+	AUTOQ_TEST_PTX=all $(RUN) -m pytest -n auto tests/cuda/test_ptx.py $(ARGS)
+test-gpu: $(call stamp,test) $(call stamp,cuda13)  ## run every test on the GPU, and those that need one
+	AUTOQ_TEST_DEVICE=cuda AUTOQ_TEST_FLOAT=$(FLOAT) $(RUN) -m pytest -n 4 $(ARGS)
 check: test lint types  ## test, lint and types
 lint: $(call stamp,dev)  ## check style, layout and the direction of imports
 	$(RUN) -m ruff check . && $(RUN) -m ruff format --check autoq kernels tests benchmarks && $(VENV)/bin/lint-imports
