@@ -1,0 +1,115 @@
+"""Instructions that quantizing uses: atomic maxima, conversions to eight-bit floats, permutations of bytes.
+
+Each has a plain twin for the simulator, as in intrinsics.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from .compile import instruction
+from .intrinsics import assembly, simulated
+
+U = np.uint32
+Function = Callable[..., Any]
+
+
+def _atomic(operation: str) -> Callable[[Function], Function]:
+    """A function ``(pointer, index, value)`` that combines a value with one in memory, atomically."""
+
+    def typing(types: Any, pointer: Any, index: Any, value: Any) -> Any:
+        return types.void
+
+    def lowering(context: Any, builder: Any, signature: Any, values: Any) -> Any:
+        from numba.cuda import types
+
+        pointer, index, value = values
+        index = context.cast(builder, index, signature.args[1], types.int64)
+        value = context.cast(builder, value, signature.args[2], signature.args[0].dtype)
+        builder.atomic_rmw(operation, builder.gep(pointer, [index]), value, "monotonic")
+        return context.get_dummy_value()
+
+    return instruction(typing, lowering)
+
+
+@_atomic("umax")
+def atomic_max(pointer, index, value):
+    """Make an unsigned integer in memory at least ``value``."""
+    simulated().atomic.max(pointer, index, value)
+
+
+@_atomic("umin")
+def atomic_min(pointer, index, value):
+    """Make an unsigned integer in memory at most ``value``."""
+    simulated().atomic.min(pointer, index, value)
+
+
+@assembly("max.NaN.f32 $0, $1, $2;", ("float32",), ("float32", "float32"))
+def max_nan(a, b):
+    """The larger of two float32; NaN where one is."""
+    return np.maximum(np.float32(a), np.float32(b))
+
+
+@assembly("max.NaN.bf16x2 $0, $1, $2;", ("uint32",), ("uint32", "uint32"))
+def max_bfloats(a, b):
+    """The larger ones of two pairs of bfloat16 that aren't negative; NaN where one is."""
+    return np.maximum(_halves(a), _halves(b)).view(U)[0]
+
+
+@assembly("max.NaN.f16x2 $0, $1, $2;", ("uint32",), ("uint32", "uint32"))
+def max_halves(a, b):
+    """The larger ones of two pairs of float16 that aren't negative; NaN where one is."""
+    return np.maximum(_halves(a), _halves(b)).view(U)[0]
+
+
+def _halves(u: Any) -> Any:
+    # The order of what isn't negative is that of the bits, NaN on top.
+    return np.array([u], U).view(np.uint16)
+
+
+@assembly("prmt.b32 $0, $1, $2, $3;", ("uint32",), ("uint32", "uint32", "uint32"))
+def permute(a, b, selector):
+    """Four bytes of the eight in ``a`` (0 to 3) and ``b`` (4 to 7), as the nibbles of ``selector`` say.
+
+    The lowest comes first. A nibble of 8 more takes the byte's sign bit eight times.
+    """
+    held = int(a) | int(b) << 32
+    word = 0
+    for place in range(4):
+        nibble = int(selector) >> 4 * place & 0xF
+        byte = held >> 8 * (nibble & 7) & 0xFF
+        word |= (0xFF * (byte >> 7) if nibble & 8 else byte) << 8 * place
+    return U(word)
+
+
+def _four(kind: str) -> str:
+    convert = f"cvt.rn.satfinite.{kind}x2.f32"
+    return f"{{ .reg .b16 l, h; {convert} l, $2, $1; {convert} h, $4, $3; mov.b32 $0, {{l, h}}; }}"
+
+
+FLOATS4 = ("float32",) * 4
+
+
+@assembly(_four("e4m3"), ("uint32",), FLOATS4)
+def four_e4m3(a, b, c, d):
+    """The E4M3 codes of four numbers in a word, the first lowest: to nearest even, saturated, NaN 0x7F."""
+    from ml_dtypes import float8_e4m3fn
+
+    return _codes((a, b, c, d), 448.0, float8_e4m3fn, 0x7F)
+
+
+@assembly(_four("e5m2"), ("uint32",), FLOATS4)
+def four_e5m2(a, b, c, d):
+    """The E5M2 codes of four numbers in a word, the first lowest: to nearest even, saturated, NaN 0x7F."""
+    from ml_dtypes import float8_e5m2
+
+    return _codes((a, b, c, d), 57344.0, float8_e5m2, 0x7F)
+
+
+def _codes(values: Any, maximum: float, kind: Any, nan: int) -> Any:
+    x = np.array(values, np.float32)
+    codes = np.clip(x, -maximum, maximum).astype(kind).view(np.uint8)
+    return np.where(np.isnan(x), np.uint8(nan), codes).view(U)[0]
