@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import gc
 import inspect
+import warnings
 from collections.abc import Callable
 from contextlib import contextmanager
 from functools import update_wrapper
@@ -175,7 +176,7 @@ class _Graph:
         """A block whose launches become the graph; what CUDA refuses there becomes a CaptureError."""
         stream.begin_capture()
         try:
-            with recorded_by(self.recording):
+            with recorded_by(self.recording), _no_synchronization():
                 yield
         except BaseException as error:
             _abandon(stream)
@@ -294,6 +295,25 @@ def _no_collection() -> Any:
             gc.enable()
 
 
+@contextmanager
+def _no_synchronization() -> Any:
+    """A block in which CuPy raises where it would wait for the device, for the CuPy versions that can."""
+    import cupyx
+
+    allow = getattr(cupyx, "allow_synchronize", None)
+    if allow is None:
+        yield
+        return
+    allowed = allow(False)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # it is deprecated, without anything in its place
+        allowed.__enter__()
+    try:
+        yield
+    finally:
+        allowed.__exit__(None, None, None)
+
+
 def _abandon(stream: Any) -> None:
     """End a capture that failed; its graph, if CUDA still makes one, isn't wanted."""
     try:
@@ -304,9 +324,10 @@ def _abandon(stream: Any) -> None:
 
 
 def _is_cuda_error(error: Any) -> bool:
-    """Whether CUDA or one of its libraries refused something, for another reason than memory."""
+    """Whether CUDA, a library of it or CuPy refused something, for another reason than memory."""
     kind = f"{type(error).__module__}.{type(error).__name__}".lower()
-    return ("cuda" in kind or "nvmath" in kind) and not devices.out_of_memory(error)
+    refused = any(part in kind for part in ("cuda", "nvmath", "synchronized"))
+    return refused and not devices.out_of_memory(error)
 
 
 def _refused(error: BaseException) -> CaptureError:
