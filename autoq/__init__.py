@@ -9,9 +9,13 @@ from autoq import dtypes as dtypes
 from autoq import errors as errors
 from autoq import ops as _ops
 from autoq import schemes as _schemes
+from autoq.capture import capture as capture
 from autoq.context import set_default_dtype_resolution as set_default_dtype_resolution
 from autoq.custom import ResolvedOutput as ResolvedOutput
 from autoq.custom import custom_op as custom_op
+from autoq.devices import cuda as cuda
+from autoq.devices import default_device as default_device
+from autoq.devices import set_default_device as set_default_device
 from autoq.explain import Explanation as Explanation
 from autoq.explain import explain as explain
 from autoq.modes import dtype_resolution as dtype_resolution

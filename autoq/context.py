@@ -42,7 +42,7 @@ class Context(NamedTuple):
         grad: Whether operations are recorded.
         resolution: ``"widen"`` or ``"strict"`` (S7, S11).
         exact: Whether products and sums accumulate in float64 (S15).
-        device: Where new tensors are made, ``"cpu"``.
+        device: Where new tensors are made: ``"cpu"``, ``"cuda"`` or ``"cuda:N"``.
         observer: Who is told of every operation, or None.
     """
 
@@ -128,4 +128,13 @@ def set_default_dtype_resolution(policy: str) -> None:
     Example:
         >>> set_default_dtype_resolution("widen")
     """
-    _Defaults.context = _Defaults.context._replace(resolution=check_resolution(policy))
+    set_default(resolution=check_resolution(policy))
+
+
+def set_default(**changes: Any) -> None:
+    """Change the settings that every context starts with.
+
+    Example:
+        >>> set_default(device="cpu")
+    """
+    _Defaults.context = _Defaults.context._replace(**changes)

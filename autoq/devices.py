@@ -1,51 +1,385 @@
-"""Devices: the only file that knows which array library a device stands for."""
+"""Devices: the only file that knows which array library a device stands for.
+
+``"cpu"`` holds NumPy arrays; ``"cuda"`` (the first GPU, also ``"cuda:0"``) and ``"cuda:N"`` hold CuPy arrays.
+CuPy is imported when a GPU is first asked for, never by ``import autoq``.
+"""
 
 from __future__ import annotations
 
+import re
+import sys
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import numpy as np
 
-from autoq.errors import DeviceError, DTypeError
+from autoq.context import set_default, using
+from autoq.errors import ArgumentError, DeviceError, DeviceMemoryError, DTypeError
 
-DEVICES = ("cpu",)
+OLDEST = 80  # compute capability 8.0: what bfloat16 and the conversions in the kernels need
+
+_usable: set[int] = set()
+# GPUs in use beside the first: what is computed then has to choose one.
+SEVERAL: set[int] = set()
 
 
-def resolve(device: str | None, default: str = "cpu") -> str:
-    """The device's name, or the default for None.
+def resolve(device: Any, default: str = "cpu") -> str:
+    """The device's name, or the default for None; a GPU is checked the first time.
 
     Raises:
-        DeviceError: The device is not offered.
+        DeviceError: The device is not offered, or can't be used on this computer.
 
     Example:
-        >>> resolve(None)
-        'cpu'
+        >>> resolve(None), resolve("cpu")
+        ('cpu', 'cpu')
     """
     name = default if device is None else device
-    if name not in DEVICES:
+    if name == "cpu":
+        return "cpu"
+    index = _index(name)
+    if index not in _usable:
+        _check_usable(index)
+        _usable.add(index)
+    return _name(index)
+
+
+def cuda(index: int = 0) -> str:
+    """The name of a GPU, after a check that it can be used.
+
+    Args:
+        index: Which GPU, from 0.
+
+    Raises:
+        DeviceError: No CuPy, no GPU of that number, or one that is too old.
+
+    Example:
+        >>> import autoq as aq
+        >>> try:
+        ...     device = aq.cuda()
+        ... except aq.errors.DeviceError:
+        ...     device = "cpu"
+        >>> aq.tensor([1.0], device=device).shape
+        (1,)
+    """
+    return resolve(f"cuda:{index}")
+
+
+def default_device(device: str) -> AbstractContextManager[None]:
+    """Make new tensors on a device in a block, in this thread or task alone (S46).
+
+    Raises:
+        DeviceError: The device can't be used.
+
+    Example:
+        >>> import autoq as aq
+        >>> with aq.default_device("cpu"):
+        ...     aq.zeros(2).device
+        'cpu'
+    """
+    return using(device=resolve(device))
+
+
+def set_default_device(device: str) -> None:
+    """Make new tensors on a device in every thread and task that doesn't choose one itself.
+
+    Raises:
+        DeviceError: The device can't be used.
+
+    Example:
+        >>> import autoq as aq
+        >>> aq.set_default_device("cpu")
+    """
+    set_default(device=resolve(device))
+
+
+def available() -> list[str]:
+    """The names of the devices that can be used on this computer, the CPU first.
+
+    Example:
+        >>> available()[0]
+        'cpu'
+    """
+    names = ["cpu"]
+    try:
+        while True:
+            names.append(resolve(f"cuda:{len(names) - 1}"))
+    except DeviceError:
+        return names
+
+
+def _index(name: Any) -> int:
+    """The number of a GPU in a device's name."""
+    kind, _, number = name.partition(":") if isinstance(name, str) else ("", "", "")
+    if kind != "cuda" or (number and not number.isdecimal()) or name == "cuda:":
         raise DeviceError(
             f"device {name!r} is not offered.",
-            ", ".join(map(repr, DEVICES)),
-            'Leave device out, or pass "cpu"; for a dtype use astype.',
+            '"cpu", "cuda", "cuda:N" with the number of a GPU',
+            'Leave device out, or pass "cpu" or "cuda"; for a dtype use astype.',
         )
-    return name
+    return int(number or 0)
 
 
-def array_namespace(array: Any) -> Any:
-    """The array library of ``array``: NumPy on the CPU."""
-    if isinstance(array, np.ndarray):
+def _name(index: int) -> str:
+    if index == 0:
+        return "cuda"
+    SEVERAL.add(index)
+    return f"cuda:{index}"
+
+
+def _check_usable(index: int) -> None:
+    """Raise DeviceError unless there is a GPU of that number that the kernels run on."""
+    cupy = _import_cupy()
+    try:
+        count = cupy.cuda.runtime.getDeviceCount()
+    except RuntimeError as error:
+        raise DeviceError(
+            f"device {_name(index)!r}: CuPy finds no GPU ({error}).",
+            '"cpu" on this computer',
+            "Check that nvidia-smi lists a GPU and that its driver is as new as the CUDA that CuPy is for.",
+        ) from None
+    if index >= count:
+        raise DeviceError(
+            f"device {_name(index)!r} of {count} GPUs.",
+            ", ".join(["'cpu'", *(repr(_name(i)) for i in range(count))]),
+            "Pass a number in range; CUDA_VISIBLE_DEVICES hides GPUs.",
+        )
+    capability = int(cupy.cuda.Device(index).compute_capability)
+    if capability < OLDEST:
+        raise DeviceError(
+            f"device {_name(index)!r} has compute capability {capability / 10}.",
+            f"GPUs of compute capability {OLDEST / 10} (Ampere) or newer",
+            'Use device="cpu" on this computer.',
+        )
+
+
+def _import_cupy() -> Any:
+    try:
+        import cupy
+    except ImportError as error:
+        raise DeviceError(
+            f'device "cuda" without CuPy ({error}).',
+            '"cpu" where CuPy is not installed',
+            "Install it for your driver's CUDA: pip install 'autoq[cuda13]', or 'autoq[cuda12]'.",
+        ) from None
+    return cupy
+
+
+def _class() -> Any:
+    """The class of CuPy's arrays; before CuPy is imported an empty tuple, of which nothing is an instance."""
+    return getattr(sys.modules.get("cupy"), "ndarray", ())
+
+
+def is_array(x: Any) -> bool:
+    """Whether ``x`` is an array of NumPy or CuPy.
+
+    Example:
+        >>> is_array(np.zeros(2)), is_array([0.0, 0.0])
+        (True, False)
+    """
+    return x.__class__ is np.ndarray or isinstance(x, np.ndarray) or on_gpu(x)
+
+
+def on_gpu(x: Any) -> bool:
+    """Whether ``x`` is a CuPy array.
+
+    Example:
+        >>> on_gpu(np.zeros(2))
+        False
+    """
+    return x.__class__ is not np.ndarray and isinstance(x, _class())
+
+
+def array_namespace(*arrays: Any) -> Any:
+    """The library whose functions compute with these arrays: CuPy if one of them is CuPy's, else NumPy.
+
+    Numbers, NumPy scalars and None have no say.
+
+    Raises:
+        DTypeError: Only other objects were given.
+
+    Example:
+        >>> array_namespace(np.zeros(2), 1.0) is np
+        True
+    """
+    for array in arrays:
+        if array.__class__ is np.ndarray:
+            continue
+        if on_gpu(array):
+            return sys.modules["cupy"]
+    if any(isinstance(array, np.ndarray | np.generic | int | float) for array in arrays):
         return np
     raise DTypeError(
-        f"an array of type {type(array).__name__}.", "numpy.ndarray", "Convert it with numpy.asarray first."
+        f"an array of type {type(arrays[0]).__name__}.",
+        "numpy.ndarray, cupy.ndarray",
+        "Convert it with numpy.asarray first.",
     )
 
 
+def namespace_of(device: str) -> Any:
+    """The array library of a device's name, of those that ``resolve`` returns.
+
+    Example:
+        >>> namespace_of("cpu") is np
+        True
+    """
+    return np if device == "cpu" else _import_cupy()
+
+
 def device_of(array: Any) -> str:
-    """The device that holds ``array``.
+    """The device that holds an array.
 
     Example:
         >>> device_of(np.zeros(3))
         'cpu'
     """
-    array_namespace(array)
-    return "cpu"
+    if array.__class__ is np.ndarray or array_namespace(array) is np:
+        return "cpu"
+    return _name(array.device.id)
+
+
+def using_device(device: str) -> AbstractContextManager[Any]:
+    """A block in which CuPy makes arrays and launches kernels on that device.
+
+    Example:
+        >>> with using_device("cpu"):
+        ...     np.zeros(2).shape
+        (2,)
+    """
+    return nullcontext() if device == "cpu" else _import_cupy().cuda.Device(_index(device))
+
+
+def to_device(array: Any, device: str) -> Any:
+    """The array on a device: itself where it is there, else a copy.
+
+    Example:
+        >>> x = np.zeros(2)
+        >>> to_device(x, "cpu") is x
+        True
+    """
+    if device_of(array) == device:
+        return array
+    if device == "cpu":
+        return to_host(array)
+    try:
+        with using_device(device):
+            return array.copy() if on_gpu(array) else _import_cupy().asarray(array)
+    except MemoryError as error:
+        raise memory_error(f"a copy to {device!r}", error) from error
+
+
+def to_host(array: Any) -> Any:
+    """The values as a NumPy array: the one explicit way off a GPU, which waits for it.
+
+    Example:
+        >>> to_host(np.float32(2.0))
+        array(2., dtype=float32)
+    """
+    return array.get() if on_gpu(array) else np.asarray(array)
+
+
+def beside(array: Any, other: Any) -> Any:
+    """A NumPy array, as of indices or labels, on the device of another array; CuPy arrays as they are.
+
+    Raises:
+        DeviceError: An array on a GPU beside one that is elsewhere.
+
+    Example:
+        >>> beside([1, 2], np.zeros(3))
+        array([1, 2])
+    """
+    if on_gpu(array):
+        if device_of(array) != device_of(other):
+            raise two_devices("indices and operand", [array, other])
+        return array
+    host = np.asarray(array)
+    return host if other.__class__ is np.ndarray else to_device(host, device_of(other))
+
+
+def two_devices(what: str, arrays: Any) -> DeviceError:
+    """The error for operands on different devices, which names them."""
+    names = " and ".join(dict.fromkeys(device_of(array) for array in arrays))
+    return DeviceError(
+        f"{what}: operands on {names}.",
+        "operands on one device; Python numbers and NumPy scalars go with any",
+        'Move one with .to("cuda") or .to("cpu").',
+    )
+
+
+def same_memory(a: Any, b: Any) -> bool:
+    """Whether two arrays may overlap in memory: their bounds do.
+
+    Example:
+        >>> x = np.zeros(4)
+        >>> same_memory(x[:2], x[1:]), same_memory(x, x.copy())
+        (True, False)
+    """
+    xp = array_namespace(a)
+    return array_namespace(b) is xp and bool(xp.may_share_memory(a, b))
+
+
+def address(array: Any) -> int:
+    """Where the first value of an array lies.
+
+    Example:
+        >>> x = np.zeros(2)
+        >>> address(x[1:]) - address(x)
+        8
+    """
+    return int(array.data.ptr if on_gpu(array) else array.__array_interface__["data"][0])
+
+
+def imported(x: Any, copy: bool | None) -> Any:
+    """The array behind an object with ``__dlpack__``, on the device where it is.
+
+    Raises:
+        ArgumentError: Memory that can't be handed over.
+    """
+    kind = x.__dlpack_device__()[0] if hasattr(x, "__dlpack_device__") else 1
+    try:
+        if int(kind) != 2:  # DLPack's kDLCUDA
+            return np.from_dlpack(x, copy=copy)
+        cupy = _import_cupy()
+        array = cupy.from_dlpack(x)
+        return array.copy() if copy else array
+    except (BufferError, ValueError, RuntimeError) as error:
+        if isinstance(error, DeviceError):
+            raise
+        raise ArgumentError(
+            f"from_dlpack: {error}",
+            "an array in the memory of the CPU or of a CUDA device, that can be shared.",
+            "Copy it there first.",
+        ) from None
+
+
+def out_of_memory(error: BaseException) -> bool:
+    """Whether an error is CuPy's for an allocation that doesn't fit.
+
+    Example:
+        >>> out_of_memory(MemoryError())
+        False
+    """
+    cupy: Any = sys.modules.get("cupy")
+    return cupy is not None and isinstance(error, cupy.cuda.memory.OutOfMemoryError)
+
+
+def memory_error(what: str, error: MemoryError) -> MemoryError:
+    """The error to raise for CuPy's of an allocation that doesn't fit; others as they are.
+
+    What CuPy keeps of freed memory is given back to the GPU first.
+
+    Args:
+        what: What was being computed.
+        error: As it was raised.
+    """
+    if not out_of_memory(error):
+        return error
+    cupy = _import_cupy()
+    cupy.get_default_memory_pool().free_all_blocks()
+    free, total = cupy.cuda.runtime.memGetInfo()
+    asked = re.search(r"([\d,]+) bytes", str(error))
+    size = f"{asked[1]} bytes" if asked else "more memory"
+    return DeviceMemoryError(
+        f"{what}: {size} on a GPU with {int(free):,} of {int(total):,} bytes free.",
+        "tensors that fit into the memory that is left",
+        "Drop tensors, take a smaller batch, store activations in a quantized format, or use aq.checkpoint.",
+    )

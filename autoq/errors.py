@@ -55,6 +55,10 @@ class CaptureError(AutoqError, RuntimeError):
     """A step that can't be captured, or a call that doesn't fit the captured one."""
 
 
+class DeviceMemoryError(DeviceError, MemoryError):
+    """A tensor that the memory of a GPU has no room for."""
+
+
 class IndexingError(AutoqError, IndexError):
     """An index outside an axis, or of a kind that indexing does not take."""
 

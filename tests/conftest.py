@@ -1,4 +1,4 @@
-"""What every test shares: one BLAS thread a worker, hypothesis profiles, the float under test."""
+"""What every test shares: one BLAS thread a worker, hypothesis profiles, the float and device under test."""
 
 from __future__ import annotations
 
@@ -15,8 +15,11 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, settings
 
+import autoq
 from autoq.schemes import CATALOG
 
+DEVICES = ("cpu", "standin", "cuda")
+DEVICE = os.environ.get("AUTOQ_TEST_DEVICE", "cpu")
 FLOATS = {"float32": np.float32, "float16": np.float16, "bfloat16": ml_dtypes.bfloat16}
 
 settings.register_profile(
@@ -47,13 +50,28 @@ def pytest_xdist_setupnodes() -> None:
 
 
 def pytest_configure() -> None:
-    """Refuse a float that is none before anything runs."""
+    """Refuse a float or a device that is none, and choose the device, before anything runs."""
     _float_name()
+    if DEVICE not in DEVICES:
+        raise pytest.UsageError(f"AUTOQ_TEST_DEVICE={DEVICE}: allowed are {', '.join(DEVICES)}.")
+    if DEVICE == "standin":  # before anything asks for CuPy
+        from tests.device.standin import install
+
+        install()
+    if DEVICE != "cpu":
+        autoq.set_default_device("cuda")
+
+
+@pytest.fixture
+def device() -> str:
+    """The device under test, as AUTOQ_TEST_DEVICE chose it: "cpu", or "cuda" (real or stood in for)."""
+    return "cpu" if DEVICE == "cpu" else "cuda"
 
 
 def pytest_report_header() -> str:
-    """Say at the top of a run which float is under test."""
-    return f"float under test: {_float_name()}"
+    """Say at the top of a run which float and which device are under test."""
+    stood_in = " (a stand-in that computes with NumPy)" if DEVICE == "standin" else ""
+    return f"float under test: {_float_name()}; device: {'cpu' if DEVICE == 'cpu' else 'cuda'}{stood_in}"
 
 
 @pytest.fixture(scope="session")

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from autoq.devices import array_namespace, on_gpu
 from autoq.errors import ArgumentError, ShapeError
 
 Shape = tuple[int, ...]
@@ -45,7 +46,7 @@ def over_axes(name: str, reduction: Callable[..., Any], x: Any, axis: Axis, keep
     if axis is not None and not np.ndim(x):  # NumPy lets axis=0 of a 0-d array pass
         check_axes(name, axis, ())
     try:
-        return reduction(x, axis=axis, keepdims=keepdims)
+        return along(reduction, x, axis=axis, keepdims=keepdims)
     except (ValueError, TypeError, OverflowError):
         if isinstance(keepdims, np.bool_):
             return over_axes(name, reduction, x, axis, bool(keepdims))
@@ -56,6 +57,32 @@ def over_axes(name: str, reduction: Callable[..., Any], x: Any, axis: Axis, keep
             "at least one value along the reduced axes.",
             "Skip empty arrays, or reduce over another axis.",
         ) from None
+
+
+# What the reductions of NumPy's ufuncs are called among functions, which CuPy has.
+REDUCTIONS = {
+    "add": "sum",
+    "multiply": "prod",
+    "maximum": "max",
+    "minimum": "min",
+    "logical_and": "all",
+    "logical_or": "any",
+}
+
+
+def along(reduction: Callable[..., Any], x: Any, **options: Any) -> Any:
+    """``reduction``, the ``reduce`` of a NumPy ufunc; on a GPU by the function of the same meaning.
+
+    Example:
+        >>> along(np.add.reduce, np.ones((2, 3)), axis=0)
+        array([2., 2., 2.])
+    """
+    if x.__class__ is np.ndarray or not on_gpu(x):
+        return reduction(x, **options)
+    ufunc = getattr(reduction, "__self__", None)
+    if not isinstance(ufunc, np.ufunc):
+        return reduction(x, **options)
+    return getattr(array_namespace(x), REDUCTIONS[ufunc.__name__])(x, **options)
 
 
 def _check_keepdims(name: str, keepdims: Any) -> None:

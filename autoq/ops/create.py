@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from autoq.devices import beside, on_gpu, to_host
 from autoq.errors import ArgumentError, IndexingError, ShapeError
 from autoq.schemes import QuantScheme
 from autoq.tape.apply import as_tensor, plain
@@ -27,7 +28,7 @@ def zeros(
         shape: The lengths of the axes.
         dtype: A NumPy dtype or a QuantScheme.
         requires_grad: Make it a leaf that asks for a gradient.
-        device: ``"cpu"``.
+        device: Where to make it; the default device if None.
 
     Example:
         >>> zeros((2,))
@@ -45,7 +46,7 @@ def ones(
         shape: The lengths of the axes.
         dtype: A NumPy dtype or a QuantScheme.
         requires_grad: Make it a leaf that asks for a gradient.
-        device: ``"cpu"``.
+        device: Where to make it; the default device if None.
 
     Example:
         >>> ones((2,))
@@ -60,7 +61,7 @@ def empty(shape: Shape, dtype: Any = np.float32, *, device: str | None = None) -
     Args:
         shape: The lengths of the axes.
         dtype: A NumPy dtype or a QuantScheme.
-        device: ``"cpu"``.
+        device: Where to make it; the default device if None.
 
     Example:
         >>> empty((2, 3)).shape
@@ -84,7 +85,7 @@ def full(
         fill_value: The number.
         dtype: A NumPy dtype or a QuantScheme; by default float32, int64 or bool as the number is.
         requires_grad: Make it a leaf that asks for a gradient.
-        device: ``"cpu"``.
+        device: Where to make it; the default device if None.
 
     Raises:
         ShapeError: A negative length.
@@ -96,7 +97,7 @@ def full(
     """
     lengths = _lengths("a tensor", shape)
     dtype = tensor(fill_value).dtype if dtype is None else as_dtype(dtype)
-    given = real_array(fill_value, "fill_value")
+    given = to_host(real_array(fill_value, "fill_value"))
     try:
         number = given if given.ndim else given.item()
         values = np.full(lengths, number, np.float32 if isinstance(dtype, QuantScheme) else dtype)
@@ -159,7 +160,8 @@ def full_like(x: Any, fill_value: float, dtype: Any = None, *, device: str | Non
         tensor([7. 7.], float32)
     """
     x = as_tensor(x)
-    return full(x.shape, fill_value, x.dtype if dtype is None else dtype, device=device)
+    place = x.device if device is None else device
+    return full(x.shape, fill_value, x.dtype if dtype is None else dtype, device=place)
 
 
 def arange(
@@ -177,7 +179,7 @@ def arange(
         stop: The end, which is left out.
         step: The distance, not 0.
         dtype: float32 where a number is a float, int64 otherwise, by default.
-        device: ``"cpu"``.
+        device: Where to make it; the default device if None.
 
     Raises:
         ArgumentError: A step of 0.
@@ -204,7 +206,7 @@ def arange(
 
 def _number(owner: str, name: str, value: Any) -> Any:
     """A real Python number from one, or from a NumPy or tensor scalar."""
-    array = real_array(value, f"{owner}: {name}")
+    array = to_host(real_array(value, f"{owner}: {name}"))
     if array.ndim:
         raise ShapeError(f"{owner}: {name} of shape {array.shape}.", "one number", "Pass a number.")
     return array.item()
@@ -227,7 +229,7 @@ def linspace(
         num: How many, at least 0.
         dtype: A NumPy dtype or a QuantScheme.
         endpoint: Whether ``stop`` is the last number.
-        device: ``"cpu"``.
+        device: Where to make it; the default device if None.
 
     Raises:
         ArgumentError: A negative number.
@@ -262,7 +264,7 @@ def eye(
         n_cols: Columns; as many as rows by default.
         k: Which diagonal: 0 is the main one, positive ones lie above it.
         dtype: A NumPy dtype or a QuantScheme.
-        device: ``"cpu"``.
+        device: Where to make it; the default device if None.
 
     Example:
         >>> eye(2).tolist()
@@ -288,7 +290,11 @@ def one_hot(indices: Any, num_classes: int, dtype: Any = np.float32) -> Tensor:
         >>> one_hot([2, 0], 3).tolist()
         [[0.0, 0.0, 1.0], [1.0, 0.0, 0.0]]
     """
-    places = np.asarray(plain(indices))
+    places = plain(indices)
+    places = places if on_gpu(places) else np.asarray(places)
+    if on_gpu(places) and places.dtype.kind in "iu":
+        classes = beside(np.arange(num_classes), places)
+        return tensor((places[..., None] == classes).astype(np.float32), dtype)
     if places.size and (places.dtype.kind not in "iu" or places.min() < 0 or places.max() >= num_classes):
         raise IndexingError(
             f"one_hot: indices of dtype {places.dtype}, from {places.min()} to {places.max()}.",

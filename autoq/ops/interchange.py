@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-
 from autoq import devices
 from autoq.context import current
 from autoq.errors import ArgumentError
@@ -22,9 +20,9 @@ def asarray(obj: Any, *, dtype: Any = None, device: str | None = None, copy: boo
     A tensor stays on its tape, and without a cast or copy it is returned itself.
 
     Args:
-        obj: Numbers, nested lists, a NumPy array, a tensor, or what has ``__dlpack__``.
+        obj: Numbers, nested lists, an array of NumPy or CuPy, a tensor, or what has ``__dlpack__``.
         dtype: A NumPy dtype or a QuantScheme; as by ``aq.tensor`` if None.
-        device: ``"cpu"``.
+        device: Where it is to be; by default where it is, and for numbers and NumPy arrays the default one.
         copy: True copies, False never does, None copies where it must.
 
     Raises:
@@ -39,17 +37,27 @@ def asarray(obj: Any, *, dtype: Any = None, device: str | None = None, copy: boo
         >>> x
         tensor([5. 1.], float64)
     """
-    devices.resolve(device, current().device)
+    place = None if device is None else devices.resolve(device)
     target = None if dtype is None else as_dtype(dtype)
     if isinstance(obj, Tensor):
+        if place is not None and place != obj.device:
+            if copy is False:
+                raise _needs_copy("asarray", f"a tensor on {obj.device}, to {place}")
+            obj, copy = obj.to(place), None
         return _of_tensor(obj, target, copy)
-    if not isinstance(obj, np.ndarray) and hasattr(obj, "__dlpack__"):
-        obj = np.from_dlpack(obj)
-    if copy is not True and isinstance(obj, np.ndarray) and target in (None, obj.dtype):
-        return _wrapped(obj, TensorType(obj.dtype))
+    if not devices.is_array(obj) and hasattr(obj, "__dlpack__"):
+        obj = devices.imported(obj, None)
+    shared = copy is not True and devices.is_array(obj) and target in (None, obj.dtype)
+    if shared and devices.device_of(obj) == (place or _home(obj)):
+        return _wrapped(obj, TensorType(as_dtype(obj.dtype)))
     if copy is False:
         raise _needs_copy("asarray", type(obj).__name__)
-    return tensor(obj, target)
+    return tensor(obj, target, device=place)
+
+
+def _home(array: Any) -> str:
+    """Where an array belongs if nobody says: on its GPU, or from the CPU to the default device."""
+    return devices.device_of(array) if devices.on_gpu(array) else current().device
 
 
 def _of_tensor(x: Tensor, target: Any, copy: bool | None) -> Tensor:
@@ -80,8 +88,8 @@ def from_dlpack(x: Any, *, device: str | None = None, copy: bool | None = None) 
     """A tensor in the memory of an array of another library, handed over by DLPack.
 
     Args:
-        x: An object with ``__dlpack__`` and ``__dlpack_device__``, in the CPU's memory.
-        device: ``"cpu"``.
+        x: An object with ``__dlpack__`` and ``__dlpack_device__``, in the memory of the CPU or a GPU.
+        device: Where it is to be; by default where it is, and for numbers and NumPy arrays the default one.
         copy: True copies, False never does, None copies where it must.
 
     Raises:
@@ -93,17 +101,14 @@ def from_dlpack(x: Any, *, device: str | None = None, copy: bool | None = None) 
         >>> from_dlpack(np.arange(3))
         tensor([0 1 2], int64)
     """
-    devices.resolve(device, current().device)
+    place = None if device is None else devices.resolve(device)
     if not hasattr(x, "__dlpack__"):
         raise ArgumentError(
             f"from_dlpack of {type(x).__name__}.", "an object with __dlpack__.", "Use aq.asarray."
         )
-    try:
-        array = np.from_dlpack(x, copy=copy)
-    except (BufferError, ValueError, RuntimeError) as error:
-        raise ArgumentError(
-            f"from_dlpack: {error}",
-            "an array in the CPU's memory that can be shared.",
-            "Copy it there first.",
-        ) from None
+    array = devices.imported(x, copy)
+    if place not in (None, devices.device_of(array)):
+        if copy is False:
+            raise _needs_copy("from_dlpack", f"an array on {devices.device_of(array)}, to {place}")
+        array = devices.to_device(array, str(place))
     return _wrapped(array, TensorType(array.dtype))

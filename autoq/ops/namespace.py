@@ -34,7 +34,7 @@ class ArrayNamespaceInfo:
 
     def devices(self) -> list[str]:
         """Where tensors can be."""
-        return list(devices.DEVICES)
+        return devices.available()
 
     def default_dtypes(self, *, device: str | None = None) -> dict[str, Any]:
         """The dtypes of what is made from Python numbers, and of positions. There is none for complex ones.
@@ -74,6 +74,6 @@ def array_namespace_info() -> ArrayNamespaceInfo:
     Example:
         >>> import autoq as aq
         >>> aq.__array_namespace_info__().devices()
-        ['cpu']
+        ['cpu'...
     """
     return ArrayNamespaceInfo()

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from autoq import devices
 from autoq.errors import ArgumentError, ShapeError
 from autoq.ops.attention import scaled_dot_product_attention
 from autoq.ops.axes import check_axis
@@ -29,6 +28,7 @@ HIDDEN = {
     *(
         "getitem",
         "identity",
+        "to_device",
         "astype",
         "quantize",
         "quantize_grad",
@@ -78,15 +78,15 @@ def astype(x: Any, dtype: Any, *, copy: bool = True, device: str | None = None) 
         x: Any shape.
         dtype: A dtype, a QuantScheme, or the name of one.
         copy: False returns `x` itself where it has the dtype.
-        device: ``"cpu"``.
+        device: Where it is to be; where it is, by default.
 
     Example:
         >>> import autoq as aq
         >>> astype(aq.tensor([1.0]), aq.float16).dtype
         dtype('float16')
     """
-    devices.resolve(device)
     x = as_tensor(x)
+    x = x if device is None else x.to(device)
     return x if not copy and x.dtype == as_dtype(dtype) else x.astype(dtype)
 
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from autoq.devices import device_of, to_device
 from autoq.ops.saturation import saturated
 from autoq.storage import QTensor
 from autoq.tape.op import Op, register
@@ -57,6 +58,15 @@ def _astype(x: Any, *, dtype: Any) -> np.ndarray:
     return x.astype(dtype)
 
 
+def _to_device(x: Any, *, device: str) -> Any:
+    return x.to(device) if isinstance(x, QTensor) else to_device(x, device)
+
+
+def _source(values: tuple[Any, ...], static: dict[str, Any]) -> dict[str, Any]:
+    """Where the gradient goes back to."""
+    return {"source": device_of(getattr(values[0], "words", values[0]))}
+
+
 def _identity(x: Any) -> Any:
     return x
 
@@ -68,5 +78,14 @@ def _encoded_gradient(F: Any, g: Any, scheme: QuantScheme, draw: Draw | None) ->
 register(Op("quantize", _quantize, {"x": _straight_through}, kind="cast", residual=_kept))
 register(Op("dequantize", _dequantize, {"x": lambda F, g: g}, kind="cast"))
 register(Op("astype", _astype, {"x": lambda F, g: g}, kind="cast"))
+register(
+    Op(
+        "to_device",
+        _to_device,
+        {"x": lambda F, g, source: F.to_device(g, device=source)},
+        kind="cast",
+        residual=_source,
+    )
+)
 register(Op("identity", _identity, {"x": lambda F, g: g}, kind="cast"))
 register(Op("quantize_grad", lambda x, *, scheme, draw: x, {"x": _encoded_gradient}, kind="cast"))

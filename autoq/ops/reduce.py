@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from autoq.ops.axes import Axis, Shape, number, over_axes, reduced_size, restore
+from autoq.ops.axes import Axis, Shape, along, number, over_axes, reduced_size, restore
 from autoq.ops.samples import distinct, reduced
 from autoq.tape.op import Op, register
 
@@ -140,7 +140,7 @@ def extremum_share(x: Any, *, axis: Axis = None, largest: bool = True) -> Any:
     """
     reduction = np.maximum if largest else np.minimum
     hits = x == over_axes("extremum_share", reduction.reduce, x, axis, True)
-    return hits / np.add.reduce(hits, axis=axis, keepdims=True, dtype=x.dtype)
+    return hits / along(np.add.reduce, hits, axis=axis, keepdims=True, dtype=x.dtype)
 
 
 def _extremum_x(largest: bool) -> Any:

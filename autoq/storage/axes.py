@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from ..devices import array_namespace, is_array, on_gpu
 from ..errors import IndexingError, ShapeError
 from .layout import Array, Shape
 
@@ -47,7 +48,7 @@ def axes_of(axes: Axes | None, rank: int) -> Shape:
 
 def _each(axes: Any) -> Sequence[Any]:
     """One axis, or a sequence or array of them, as a sequence."""
-    several = isinstance(axes, Sequence) or (isinstance(axes, np.ndarray) and axes.ndim)
+    several = isinstance(axes, Sequence) or (is_array(axes) and axes.ndim)
     return axes if several else (axes,)
 
 
@@ -70,6 +71,8 @@ def lengths_of(shape: Any) -> Shape:
 def places_of(indices: Any, n: int, axis: int) -> Array:
     """Integer ``indices`` along an axis of ``n`` places as int64 counted from the front, of the same shape.
 
+    Those in a CuPy array are not looked at, which would wait for the GPU: their range is the caller's care.
+
     Raises:
         IndexingError: If one is no integer or out of range.
 
@@ -78,7 +81,7 @@ def places_of(indices: Any, n: int, axis: int) -> Array:
         [0, 3]
     """
     try:
-        index = np.asarray(indices)
+        index = indices if on_gpu(indices) else np.asarray(indices)
     except ValueError:
         raise IndexingError(
             f"axis {axis} is indexed by rows of unequal lengths", "one array of integers", "Pad the rows."
@@ -92,6 +95,8 @@ def places_of(indices: Any, n: int, axis: int) -> Array:
             "Convert the indices to an integer dtype.",
         )
     index = index.astype(np.int64)
+    if on_gpu(index):
+        return array_namespace(index).where(index < 0, index + n, index)
     outside = (index < -n) | (index >= n)
     if outside.any():
         raise IndexingError(
@@ -100,3 +105,17 @@ def places_of(indices: Any, n: int, axis: int) -> Array:
             "Clip or filter the indices.",
         )
     return np.where(index < 0, index + n, index)
+
+
+def check_index(index: Any, shape: Shape) -> None:
+    """Look up an index on the CPU that a GPU will not check: only arrays that are on the GPU already pass.
+
+    Raises:
+        IndexError, TypeError, ValueError: What NumPy says of the index.
+
+    Example:
+        >>> check_index((slice(None), [0, 2]), (2, 3))
+    """
+    parts = index if isinstance(index, tuple) else (index,)
+    if not any(on_gpu(part) for part in parts):
+        np.broadcast_to(np.False_, shape)[index]

@@ -9,8 +9,10 @@ from typing import Any
 import numpy as np
 
 from ..context import OBSERVERS, launched
+from ..devices import on_gpu
 from ..errors import ArgumentError, DTypeError
 from ..schemes import QuantScheme
+from . import device
 from .encoding import Packed as Packed
 from .encoding import encode_blocks, encode_lines, encode_whole
 from .inputs import (
@@ -32,7 +34,7 @@ def quantize(x: Array, scheme: QuantScheme, *, scales: Any = None, draw: Any = N
     """Encode an array.
 
     Args:
-        x: float16, bfloat16, float32 or float64, any strides; rounded to float32 first.
+        x: float16, bfloat16, float32 or float64, any strides, of NumPy or CuPy; rounded to float32 first.
         scheme: What to encode in.
         scales: Given scales instead of calibrated ones: floats of the block grid's shape, or
             ``(block_scales, tensor_amax)`` for two-level schemes.
@@ -55,7 +57,7 @@ def quantize(x: Array, scheme: QuantScheme, *, scales: Any = None, draw: Any = N
     return _quantize(x, scheme, scales, draw, None)
 
 
-def _quantize(x: Array, scheme: QuantScheme, scales: Any, draw: Any, amax: float | None) -> Packed:
+def _quantize(x: Array, scheme: QuantScheme, scales: Any, draw: Any, amax: Any) -> Packed:
     plan = plan_of(scheme)
     if (
         plan.direct
@@ -79,8 +81,10 @@ def _quantize(x: Array, scheme: QuantScheme, scales: Any, draw: Any, amax: float
     grid = grid_shape(x.shape, scheme.extents(x.ndim))
     if scheme.nonfinite == "raise":
         refuse_nonfinite(x, scheme)
-    given, given_amax = given_scales(scales, grid, scheme)
+    given, given_amax = given_scales(scales, grid, scheme, x)
     amax = given_amax if amax is None else amax
+    if on_gpu(x):
+        return device.encode(x, scheme, grid, {"tensor_amax": amax, "given": given, "draw": draw})
     if scheme.tensor_scale and amax is None:
         amax = finite_amax(x)
     return _encode(x, scheme, grid, {"tensor_amax": amax or 0.0, "given": given, "draw": draw})
@@ -100,7 +104,7 @@ def _encode(x: Array, scheme: QuantScheme, grid: Shape, options: dict[str, Any])
     return out
 
 
-def encode(x: Array, scheme: QuantScheme, tensor_amax: float | None = None) -> Packed:
+def encode(x: Array, scheme: QuantScheme, tensor_amax: Any = None) -> Packed:
     """Encode the result of an op: rounded to nearest whatever the scheme says, since only casts draw (S41).
 
     ``tensor_amax`` is the magnitude to take the tensor scale of, where ``x`` is a part of the tensor.
@@ -114,7 +118,7 @@ def nearest(scheme: QuantScheme) -> QuantScheme:
     return scheme if scheme.rounding == "nearest" else scheme.replace(rounding="nearest")
 
 
-def _quantize_direct(x: Array, plan: Plan, amax: float | None) -> Packed:
+def _quantize_direct(x: Array, plan: Plan, amax: Any) -> Packed:
     """Encode contiguous float32 lines: one kernel call, after one for the magnitude of two-level schemes."""
     shape = x.shape
     n, leading = shape[-1], shape[:-1]
@@ -145,7 +149,7 @@ def _quantize_direct(x: Array, plan: Plan, amax: float | None) -> Packed:
 def dequantize(
     words: Array,
     scales: Array,
-    tensor_scale: np.float32 | None,
+    tensor_scale: Any,
     scheme: QuantScheme,
     shape: Shape,
     dtype: Any = FLOAT32,
@@ -156,7 +160,7 @@ def dequantize(
     Args:
         words: uint32, shape[:-1] + (words a line,), any strides.
         scales: Stored scales of the block grid, any strides.
-        tensor_scale: float32, or None.
+        tensor_scale: float32, or None; an array without axes on a GPU.
         scheme: What the array is encoded in.
         shape: The array's shape in storage order.
         dtype: Float dtype of the result; rounded from float32.
@@ -171,24 +175,31 @@ def dequantize(
         >>> float(dequantize(*packed, scheme("mxfp8"), (32,)).sum())
         32.0
     """
+    if words.__class__ is not np.ndarray and on_gpu(words):
+        return device.decode(words, scales, tensor_scale, scheme, shape, _float_dtype(dtype), out)
     plan = plan_of(scheme)
     if out is None and (dtype is FLOAT32 or dtype is np.float32):
         target = np.empty(shape, FLOAT32)
         if target.size:
             _decode(words, scales, tensor_scale, plan, target)
         return target
-    if out is None and isinstance(dtype, QuantScheme):
-        raise DTypeError(f"dequantize to {dtype.name}", ", ".join(FLOATS), "Decode, then quantize.")
-    result = np.empty(shape, dtype) if out is None else out
+    result = np.empty(shape, _float_dtype(dtype)) if out is None else out
     _decode_into(result, words, scales, tensor_scale, scheme, shape)
     return result
+
+
+def _float_dtype(dtype: Any) -> Any:
+    """The dtype asked for; DTypeError if it is a scheme."""
+    if isinstance(dtype, QuantScheme):
+        raise DTypeError(f"dequantize to {dtype.name}", ", ".join(FLOATS), "Decode, then quantize.")
+    return dtype
 
 
 def _decode_into(
     out: Array,
     words: Array,
     scales: Array,
-    tensor_scale: np.float32 | None,
+    tensor_scale: Any,
     scheme: QuantScheme,
     shape: Shape,
 ) -> None:
@@ -204,7 +215,7 @@ def _decode_into(
             out[...] = dequantize(words, scales, tensor_scale, scheme, shape)
 
 
-def _decode(words: Array, scales: Array, tensor_scale: np.float32 | None, plan: Plan, out: Array) -> None:
+def _decode(words: Array, scales: Array, tensor_scale: Any, plan: Plan, out: Array) -> None:
     if not words.flags.c_contiguous:
         words = np.ascontiguousarray(words)
     if plan.lines:

@@ -21,12 +21,13 @@ class Packed(NamedTuple):
     Attributes:
         words: uint32, shape[:-1] + (words a line,).
         scales: Stored scales, one a block, of the block grid's shape.
-        tensor_scale: float32 scale of the whole tensor under two-level schemes, else None.
+        tensor_scale: float32 scale of the whole tensor under two-level schemes, else None; on a GPU an array
+            without axes, which is never read back.
     """
 
     words: Array
     scales: Array
-    tensor_scale: np.float32 | None
+    tensor_scale: Any
 
 
 def encode_lines(x: Array, scheme: QuantScheme, out: Packed, options: dict[str, Any]) -> None:

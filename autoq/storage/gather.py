@@ -6,7 +6,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from ..devices import beside, to_host
 from ..schemes import QuantScheme
+from .inputs import as_float32
 from .layout import Array, Geometry, Shape, source_blocks
 from .packing import pack, unpack
 from .qtensor import QTensor
@@ -32,7 +34,7 @@ def encoded(x: Array, scheme: QuantScheme) -> Any:
     Where there is no axis for a block to run along: float32.
     """
     if x.ndim == 0 and scheme.block is not None:
-        return np.asarray(x, np.float32)
+        return as_float32(x)
     scheme = scheme.innermost(x.ndim)
     return QTensor.encode(x, scheme)
 
@@ -42,7 +44,7 @@ class AxisMove(NamedTuple):
 
     Attributes:
         how: ``view`` or ``copy``.
-        places: Values of the axis to keep: a slice or an int64 array.
+        places: Values of the axis to keep: a slice or an int64 array, of NumPy or CuPy.
         blocks: Blocks of the grid's axis to keep; None where the grid has one for the whole axis.
         words: Words of a line to keep; None where codes must be packed again or the axis isn't the last.
     """
@@ -74,7 +76,7 @@ def axis_move(geometry: Geometry, axis: int, n: int, pick: Pick) -> AxisMove | N
             return AxisMove(
                 "view", slice(start, stop), blocks, slice(start * bits // 32, -(-stop * bits // 32))
             )
-    index = places(n, pick)
+    index = to_host(places(n, pick))  # which blocks move is decided on the CPU
     sources = source_blocks(index, extent)
     return None if sources is None else AxisMove("copy", index, sources if extent else None)
 
@@ -105,14 +107,14 @@ def moved(q: QTensor, moves: dict[int, AxisMove]) -> Moved:
 def _along(array: Array, axis: int, pick: Pick) -> Array:
     if isinstance(pick, slice):
         return array[(slice(None),) * axis + (pick,)]
-    return np.take(array, pick, axis)
+    return np.take(array, beside(pick, array), axis)
 
 
 def _gather_codes(words: Array, q: QTensor, leading: Shape, index: Pick) -> Array:
     """Lines of the codes at ``index``: unpacked, gathered and packed."""
     bits = q.scheme.element_bits
     codes = unpack(words, bits, (*leading, q.storage_shape[-1]))
-    return pack(codes[..., index], bits)
+    return pack(codes[..., index if isinstance(index, slice) else beside(index, codes)], bits)
 
 
 def gather(q: QTensor, picks: dict[int, Pick], shape: Shape | None = None) -> tuple[Any, str]:

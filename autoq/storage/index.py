@@ -6,8 +6,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from ..devices import array_namespace, is_array, on_gpu
 from ..errors import IndexingError
-from .axes import places_of
+from .axes import check_index, places_of
 from .gather import Pick, encoded, gather, worst
 from .layout import Array, Geometry, Shape
 from .qtensor import QTensor
@@ -71,13 +72,13 @@ def _several_arrays(q: QTensor, parts: tuple[Any, ...]) -> tuple[Any, str]:
     parts = tuple(np.asarray(part) if isinstance(part, list) else part for part in parts)
     geometry = Geometry.of(q.scheme, q.ndim)
     used = sum(_axes_used(part) for part in parts)
-    in_front = Ellipsis not in [part for part in parts if not isinstance(part, np.ndarray)]
+    in_front = Ellipsis not in [part for part in parts if not is_array(part)]
     try:
         if in_front and used <= q.ndim - geometry.pinned:
             ordered = contiguous(q)[0]
             if ordered.layout.is_identity:
                 return _lines_picked(ordered, parts), "copy"
-        return encoded(q.dequantize()[parts], q.scheme), "decode"
+        return encoded(_picked(q.dequantize(), parts), q.scheme), "decode"
     except IndexError as error:
         raise IndexingError(
             f"index {parts} of a tensor of shape {q.shape}: {error}",
@@ -88,15 +89,22 @@ def _several_arrays(q: QTensor, parts: tuple[Any, ...]) -> tuple[Any, str]:
 
 def _lines_picked(q: QTensor, parts: tuple[Any, ...]) -> QTensor:
     """Whole lines by an index that doesn't reach an axis of blocks."""
-    words = q.words[parts]
+    words = _picked(q.words, parts)
     shape = (*words.shape[:-1], q.shape[-1])
-    scales = q.scales[parts] if q.scheme.block else q.scales.reshape((1,) * len(shape))
+    scales = _picked(q.scales, parts) if q.scheme.block else q.scales.reshape((1,) * len(shape))
     return QTensor.make(words, scales, q.tensor_scale, q.scheme, shape)
+
+
+def _picked(array: Array, parts: tuple[Any, ...]) -> Array:
+    """``array[parts]``, which a GPU doesn't check."""
+    if on_gpu(array):
+        check_index(parts, array.shape)
+    return array[parts]
 
 
 def _as_array(part: Any) -> Array:
     try:
-        return np.asarray(part)
+        return part if on_gpu(part) else np.asarray(part)
     except ValueError:
         raise IndexingError(
             f"index {part}, rows of unequal lengths", "arrays of integers or booleans", "Pad the rows."
@@ -106,11 +114,11 @@ def _as_array(part: Any) -> Array:
 def _axes_used(part: Any) -> int:
     if part is None or part is Ellipsis:
         return 0
-    return part.ndim if isinstance(part, np.ndarray) and part.dtype.kind == "b" else 1
+    return part.ndim if is_array(part) and part.dtype.kind == "b" else 1
 
 
 def _is_array(part: Any) -> bool:
-    return isinstance(part, list) or (isinstance(part, np.ndarray) and part.ndim > 0)
+    return isinstance(part, list) or (is_array(part) and part.ndim > 0)
 
 
 def parse(index: Any, shape: Shape) -> Parsed:
@@ -163,7 +171,7 @@ def _expanded(index: tuple[Any, ...], shape: Shape) -> list[Any]:
     """The index with one part an axis: Ellipsis and what is missing at the end become full slices."""
     parts = [np.asarray(part) if isinstance(part, list) else part for part in index]
     ellipses = [i for i, part in enumerate(parts) if part is Ellipsis]
-    arrays = [part for part in parts if isinstance(part, np.ndarray) and part.ndim]
+    arrays = [part for part in parts if is_array(part) and part.ndim]
     used = sum(part is not None and part is not Ellipsis for part in parts)
     if len(ellipses) > 1 or len(arrays) > 1 or used > len(shape):
         raise IndexingError(
@@ -186,7 +194,7 @@ def _is_integer(part: Any) -> bool:
 
 def _array_places(part: Any, n: int, axis: int) -> Array:
     """Places that an array index names; a boolean one is a mask of the axis."""
-    if not isinstance(part, np.ndarray) or part.ndim == 0:
+    if not is_array(part) or (part.ndim == 0 and not on_gpu(part)):
         raise IndexingError(
             f"index {part!r}",
             "integers, slices, Ellipsis, None, one integer or boolean array",
@@ -200,11 +208,12 @@ def _array_places(part: Any, n: int, axis: int) -> Array:
             "a mask over one axis",
             "Reshape the tensor so that the mask covers one axis.",
         )
-    return np.flatnonzero(part)
+    # On a GPU this waits: how many there are decides the shape.
+    return array_namespace(part).flatnonzero(part)
 
 
 def _apart(parts: list[Any]) -> bool:
     """Whether an integer and the array have another kind of part between them."""
     advanced = [i for i, part in enumerate(parts) if part is not None and not isinstance(part, slice)]
-    has_array = any(isinstance(parts[i], np.ndarray) and parts[i].ndim for i in advanced)
+    has_array = any(is_array(parts[i]) and parts[i].ndim for i in advanced)
     return has_array and advanced[-1] - advanced[0] + 1 > len(advanced)

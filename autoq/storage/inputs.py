@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from ..context import OBSERVERS, launched
+from ..devices import array_namespace, on_gpu, to_host, two_devices
 from ..errors import ArgumentError, DTypeError, NonFiniteError, ShapeError
 from ..schemes import QuantScheme
 from .layout import Array, Shape
@@ -22,7 +23,7 @@ FLOATS = ("float16", "bfloat16", "float32", "float64")
 
 def float_array(array: Any) -> Array:
     """What is to be encoded as an array; DTypeError unless it holds floats of a dtype that tensors have."""
-    x: Array = np.asarray(array)
+    x: Array = array if on_gpu(array) else np.asarray(array)
     if x.dtype.name not in FLOATS:
         raise DTypeError(
             f"quantize: an array of {x.dtype}",
@@ -45,6 +46,8 @@ def float32_rows(x: Array, rows: int) -> Iterator[tuple[int, Array]]:
 
 def as_float32(x: Array) -> Array:
     """``x`` as contiguous float32; magnitudes beyond it become infinite."""
+    if on_gpu(x):
+        return array_namespace(x).asarray(x, FLOAT32, order="C")
     with np.errstate(over="ignore"):
         return np.asarray(x, FLOAT32, order="C")
 
@@ -56,7 +59,15 @@ def cast(x: Array, dtype: Any) -> Array:
 
 
 def refuse_nonfinite(x: Array, scheme: QuantScheme) -> None:
-    """Raise NonFiniteError with the index of the first NaN or infinity (S43)."""
+    """Raise NonFiniteError with the index of the first NaN or infinity (S43); on a GPU this waits for it."""
+    if on_gpu(x):
+        from .device import first_nonfinite
+
+        first = first_nonfinite(x)
+        if first >= 0:
+            index = np.unravel_index(first, x.shape)
+            raise nonfinite_error(to_host(x[index]), index, scheme)
+        return
     for start, chunk in float32_rows(x.reshape(-1), CHUNK):
         first = kernels().first_nonfinite(chunk)
         if OBSERVERS:
@@ -76,8 +87,8 @@ def nonfinite_error(value: Any, index: Any, scheme: QuantScheme) -> NonFiniteErr
     )
 
 
-def given_scales(scales: Any, grid: Shape, scheme: QuantScheme) -> tuple[Array | None, float | None]:
-    """Given block scales as float32 of the grid, and the given tensor amax."""
+def given_scales(scales: Any, grid: Shape, scheme: QuantScheme, x: Array) -> tuple[Array | None, Any]:
+    """Given block scales for ``x`` as float32 of the grid, and the given tensor amax."""
     if scales is None:
         return None, None
     amax = None
@@ -90,15 +101,17 @@ def given_scales(scales: Any, grid: Shape, scheme: QuantScheme) -> tuple[Array |
             )
         scales, amax = scales[0], _given_amax(scales[1], scheme)
     given = _given_array(scales, scheme)
+    if on_gpu(given) and not on_gpu(x):
+        raise two_devices("quantize with given scales", [x, given])
     if given.shape != grid and given.size != 1:
         raise ShapeError(
             f"given scales have the shape {given.shape}",
             f"the block grid's, {grid}",
             "Pass one scale a block, or a single one for all.",
         )
-    return np.ascontiguousarray(
-        np.broadcast_to(as_float32(given).reshape(given.shape or (1,) * len(grid)), grid)
-    ), amax
+    xp = array_namespace(given)
+    whole = xp.broadcast_to(as_float32(given).reshape(given.shape or (1,) * len(grid)), grid)
+    return xp.ascontiguousarray(whole), amax
 
 
 def _given_array(scales: Any, scheme: QuantScheme) -> Array:
@@ -110,6 +123,8 @@ def _given_array(scales: Any, scheme: QuantScheme) -> Array:
             "an array of one scale a block, or a single scale",
             "Pass an array; a pair (block_scales, tensor_amax) is for two-level schemes.",
         ) from None
+    if on_gpu(given):
+        return given  # computed there: a look at the values would wait for them
     with np.errstate(over="ignore"):
         outside = ~((given >= 0) & np.isfinite(given.astype(FLOAT32)))
     if outside.any():
@@ -121,7 +136,9 @@ def _given_array(scales: Any, scheme: QuantScheme) -> Array:
     return given
 
 
-def _given_amax(amax: Any, scheme: QuantScheme) -> float:
+def _given_amax(amax: Any, scheme: QuantScheme) -> Any:
+    if on_gpu(amax) and amax.size == 1:
+        return amax.astype(FLOAT32).reshape(())
     try:
         value = float(np.float32(amax)) if amax is not None else math.nan
     except (TypeError, ValueError):

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..errors import ArgumentError
+from ..devices import on_gpu, to_host
+from ..errors import ArgumentError, DTypeError
 from ..schemes import QuantScheme
 from .inputs import cast
 from .layout import Array, Layout, Shape
@@ -27,12 +28,19 @@ class Interop:
             raise ArgumentError(
                 "a NumPy view of packed values", "copy=None or True", "Decode with .dequantize()."
             )
+        if on_gpu(self.words):
+            raise DTypeError(
+                "a NumPy array of a packed tensor on a GPU",
+                "packed tensors on the CPU",
+                'Copy it to the CPU first: .to("cpu"), or .numpy() of a Tensor.',
+            )
         values: Array = self.dequantize()
         return cast(values, np.float32 if dtype is None else dtype)
 
     def __reduce__(self: Any) -> tuple[Any, ...]:
-        arrays = np.ascontiguousarray(self.words), self.scales.copy()
-        return _rebuilt, (*arrays, self.tensor_scale, self.scheme, self.shape, self.layout.order)
+        host = self.to("cpu")
+        arrays = np.ascontiguousarray(host.words), host.scales.copy()
+        return _rebuilt, (*arrays, host.tensor_scale, self.scheme, self.shape, self.layout.order)
 
     def copy(self: Any) -> QTensor:
         """The same tensor in memory of its own, which holds only what the view shows."""
@@ -43,6 +51,9 @@ class Interop:
         )
 
     __copy__ = copy
+
+    def __deepcopy__(self, memo: Any) -> QTensor:
+        return self.copy()
 
     def __repr__(self: Any) -> str:
         return f"QTensor({self.scheme.name}, shape={self.shape}, {self.nbytes} bytes)"
@@ -88,7 +99,7 @@ def _rebuilt(
 
 
 def _facts(q: QTensor) -> list[tuple[str, str]]:
-    scales = q.effective_scales()
+    scales = to_host(q.effective_scales())
     finite = scales[np.isfinite(scales)]
     extent = f"{finite.min():.6g} to {finite.max():.6g}" if finite.size else "none"
     return [

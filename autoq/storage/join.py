@@ -7,9 +7,11 @@ from typing import Any
 
 import numpy as np
 
+from ..devices import address, array_namespace, device_of, on_gpu, using_device
 from ..errors import DTypeError, ShapeError
 from . import convert
 from .axes import axis_of
+from .device import filled
 from .gather import encoded
 from .layout import Array, Geometry, Layout, grid_shape, words_shape
 from .packing import pack as pack_codes
@@ -133,11 +135,15 @@ def _aligned(parts: list[QTensor]) -> list[QTensor] | None:
     return parts
 
 
-def _shared_scale(part: QTensor) -> bytes | None:
-    """The bits of the scale that all values of a tensor share, None where they share none."""
-    if part.scheme.block is None:
-        return part.scales.tobytes()
-    return None if part.tensor_scale is None else part.tensor_scale.tobytes()
+def _shared_scale(part: QTensor) -> bytes | int | None:
+    """The bits of the scale that all values of a tensor share, None where they share none.
+
+    On a GPU where it lies instead: its value is not read back, so equal scales must be the same one.
+    """
+    shared: Any = part.scales if part.scheme.block is None else part.tensor_scale
+    if shared is None:
+        return None
+    return address(shared) if on_gpu(shared) else bytes(shared.tobytes())
 
 
 def _joined(parts: list[QTensor] | None, axis: int) -> QTensor | None:
@@ -183,15 +189,22 @@ def _zeros_beside(q: QTensor, axis: int, n: int) -> QTensor:
     """Zeros of the layout, scheme and shared scales of ``q``, ``n`` along ``axis``."""
     shape = (*q.shape[:axis], n, *q.shape[axis + 1 :])
     stored = q.layout.storage_shape(shape)
-    words = np.zeros(words_shape(stored, q.scheme.element_bits), np.uint32)
-    grid = grid_shape(stored, q.scheme.extents(q.ndim))
-    scales = q.scales if q.scheme.block is None else np.broadcast_to(convert.zero_scale(q.scheme), grid)
+    xp, scales = array_namespace(q.words), q.scales
+    with using_device(device_of(q.words)):
+        words = xp.zeros(words_shape(stored, q.scheme.element_bits), np.uint32)
+        if q.scheme.block is not None:
+            grid = grid_shape(stored, q.scheme.extents(q.ndim))
+            scales = filled(xp, grid, convert.zero_scale(q.scheme), scales.dtype)
     return QTensor.make(words, scales, q.tensor_scale, q.scheme, shape, q.layout)
 
 
 def _zero_codes_are_zero(q: QTensor) -> bool:
-    """Whether code 0 decodes to 0 beside ``q``: not under a NaN scale that all values share."""
-    shared_nan = q.scheme.block is None and bool(np.isnan(q.effective_scales()).any())
+    """Whether code 0 decodes to 0 beside ``q``: not under a NaN scale that all values share.
+
+    On a GPU that scale is not read back. With or without a decode all values are NaN then.
+    """
+    shared = q.scheme.block is None and not on_gpu(q.scales)
+    shared_nan = shared and bool(np.isnan(q.effective_scales()).any())
     return bool(q.scheme.element_format.values[0] == 0.0) and not shared_nan
 
 

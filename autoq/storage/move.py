@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from ..devices import array_namespace, same_memory, to_host
 from ..errors import ArgumentError, ShapeError
 from .axes import Axes, axes_of, axis_of, lengths_of, places_of
 from .gather import Pick, gather, worst
@@ -144,7 +145,7 @@ def repeat(q: QTensor, repeats: Any, axis: int | None = None) -> Moved:
         q = reshape(q, (q.size,))[0]
         axis = 0
     axis = axis_of(axis, q.ndim)
-    counts = np.asarray(repeats)
+    counts = to_host(repeats)  # they decide the result's shape
     if (
         counts.dtype.kind not in "iu"
         or counts.ndim > 1
@@ -175,8 +176,9 @@ def contiguous(q: QTensor) -> tuple[QTensor, str]:
     if order == inverse and q.words.flags.c_contiguous and q.scales.flags.c_contiguous:
         return q, "view"
     axes = tuple(q.layout.order[axis] for axis in order)
-    words = np.ascontiguousarray(q.words.transpose(axes)) if q.ndim else q.words
-    scales = np.ascontiguousarray(q.scales.transpose(axes))
+    xp = array_namespace(q.words)
+    words = xp.ascontiguousarray(q.words.transpose(axes)) if q.ndim else q.words
+    scales = xp.ascontiguousarray(q.scales.transpose(axes))
     layout = Layout(Layout(order).inverse)
-    how = "view" if np.may_share_memory(words, q.words) else "copy"
+    how = "view" if same_memory(words, q.words) else "copy"
     return QTensor.make(words, scales, q.tensor_scale, q.scheme, q.shape, layout), how

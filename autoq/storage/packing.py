@@ -5,6 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from ..context import OBSERVERS, launched
+from ..devices import array_namespace, device_of, on_gpu, using_device
+from . import device
 from .layout import Array, Shape, words_shape
 from .plan import kernels
 
@@ -16,6 +18,12 @@ def pack(codes: Array, bits: int, out: Array | None = None) -> Array:
         >>> hex(pack(np.array([1, 2, 3], np.uint8), 4)[0])
         '0x321'
     """
+    if on_gpu(codes):
+        if out is None:
+            with using_device(device_of(codes)):
+                out = array_namespace(codes).zeros(words_shape(codes.shape, bits), np.uint32)
+        device.pack(codes, bits, out)
+        return out
     words = np.zeros(words_shape(codes.shape, bits), np.uint32) if out is None else out
     if codes.size:
         n = codes.shape[-1] if codes.ndim else 1
@@ -33,6 +41,11 @@ def unpack(words: Array, bits: int, shape: Shape) -> Array:
         >>> unpack(np.array([0x321], np.uint32), 4, (3,)).tolist()
         [1, 2, 3]
     """
+    if on_gpu(words):
+        with using_device(device_of(words)):
+            out = array_namespace(words).empty(shape, np.uint8)
+        device.unpack(words, bits, out)
+        return out
     codes = np.empty(shape, np.uint8)
     if codes.size:
         n = shape[-1] if shape else 1

@@ -116,7 +116,7 @@ class Plan(NamedTuple):
     quantize_lines: Any
     dequantize_lines: Any
     amax: Any
-    tensor_scale: Callable[[float], np.float32] | None
+    tensor_scale: Callable[[Any], Any] | None
 
 
 @lru_cache(maxsize=1024)

@@ -7,11 +7,13 @@ from typing import Any
 
 import numpy as np
 
+from ..devices import device_of, is_array, on_gpu, resolve, same_memory, to_device, to_host, two_devices
 from ..errors import DTypeError, ShapeError
 from ..schemes import QuantScheme
 from ..schemes import scheme as find_scheme
 from . import convert
 from .axes import lengths_of
+from .device import scale_to
 from .inputs import FLOAT32
 from .interop import Interop
 from .layout import Array, Layout, Shape, grid_shape, words_shape
@@ -29,10 +31,12 @@ class QTensor(LayoutMethods, Interop):
       ``ceil(n * bits / 32)`` words: a little-endian stream, value k at bit ``k * bits``.
       Padding bits are zero.
     - ``scales`` has the shape of the block grid, ``ceil(dim / block)`` an axis, and the scheme's scale dtype.
-    - ``tensor_scale`` is a float32 exactly when the scheme has two levels.
+    - ``tensor_scale`` is a float32 exactly when the scheme has two levels; on a GPU it is an array without
+      axes there, which is never read back.
+    - The arrays are of NumPy, or of CuPy and on one GPU.
 
     Args:
-        words: uint32 words, any strides.
+        words: uint32 words, any strides, of NumPy or CuPy.
         scales: Stored block scales, any strides.
         tensor_scale: float32 or None.
         scheme: The tensor's dtype.
@@ -52,7 +56,7 @@ class QTensor(LayoutMethods, Interop):
     __slots__ = ("words", "scales", "tensor_scale", "scheme", "shape", "layout", "__weakref__")
     words: Array
     scales: Array
-    tensor_scale: np.float32 | None
+    tensor_scale: Any
     scheme: QuantScheme
     shape: Shape
     layout: Layout
@@ -76,7 +80,7 @@ class QTensor(LayoutMethods, Interop):
     def make(
         words: Array,
         scales: Array,
-        tensor_scale: np.float32 | None,
+        tensor_scale: Any,
         scheme: QuantScheme,
         shape: Shape,
         layout: Layout | None = None,
@@ -102,7 +106,7 @@ class QTensor(LayoutMethods, Interop):
         if type(scheme) is not QuantScheme:
             scheme = find_scheme(scheme)
         packed = convert.quantize(array, scheme, scales=scales, draw=draw)
-        shape = array.shape if isinstance(array, np.ndarray) else np.shape(array)
+        shape = array.shape if is_array(array) else np.shape(array)
         return QTensor.make(*packed, scheme, shape)
 
     @staticmethod
@@ -162,7 +166,7 @@ class QTensor(LayoutMethods, Interop):
             [0.0, 1.0, 2.0]
         """
         if out is not None and getattr(out, "shape", None) != self.shape:
-            given = f"has the shape {out.shape}" if isinstance(out, np.ndarray) else f"is {out!r}"
+            given = f"has the shape {out.shape}" if is_array(out) else f"is {out!r}"
             raise ShapeError(
                 f"dequantize: out {given}", f"an array of {self.shape}", "Pass out of that shape."
             )
@@ -190,7 +194,35 @@ class QTensor(LayoutMethods, Interop):
             >>> q[::2].shares_memory(q), q.copy().shares_memory(q)
             (True, False)
         """
-        return isinstance(other, QTensor) and np.shares_memory(self.words, other.words)
+        if not isinstance(other, QTensor):
+            return False
+        if on_gpu(self.words) or on_gpu(other.words):
+            return same_memory(self.words, other.words)
+        return np.shares_memory(self.words, other.words)
+
+    @property
+    def device(self) -> str:
+        """The device that holds the arrays."""
+        return device_of(self.words)
+
+    def to(self, device: str) -> QTensor:
+        """The tensor on a device: itself where it is there, else a copy of its bytes.
+
+        Raises:
+            DeviceError: The device can't be used.
+
+        Example:
+            >>> from autoq.schemes import scheme
+            >>> q = QTensor.quantize(np.ones((2, 32), np.float32), scheme("mxfp8"))
+            >>> q.to("cpu") is q
+            True
+        """
+        device = resolve(device)
+        if device == self.device:
+            return self
+        words, scales = to_device(self.words, device), to_device(self.scales, device)
+        level = scale_to(self.tensor_scale, device)
+        return QTensor.make(words, scales, level, self.scheme, self.shape, self.layout)
 
     def same_bits(self, other: QTensor) -> bool:
         """Whether shape, canonical scheme, codes, scales and tensor scale are equal bit for bit (S39)."""
@@ -200,19 +232,21 @@ class QTensor(LayoutMethods, Interop):
             or self.scheme.canonical() != other.scheme.canonical()
         ):
             return False
-        mine, theirs = self._logical(self.scales), other._logical(other.scales)
+        mine, theirs = to_host(self._logical(self.scales)), to_host(other._logical(other.scales))
         return (
             mine.shape == theirs.shape
             and mine.tobytes() == theirs.tobytes()
-            and np.asarray(self.tensor_scale).tobytes() == np.asarray(other.tensor_scale).tobytes()
-            and np.array_equal(self.codes(), other.codes())
+            and to_host(self.tensor_scale).tobytes() == to_host(other.tensor_scale).tobytes()
+            and np.array_equal(to_host(self.codes()), to_host(other.codes()))
         )
 
 
 _new = object.__new__
 
 
-def _one_float(value: Any) -> np.float32:
+def _one_float(value: Any) -> Any:
+    if on_gpu(value) and value.dtype == FLOAT32 and value.size == 1:
+        return value.reshape(())
     try:
         return np.float32(value)
     except (TypeError, ValueError):
@@ -245,6 +279,9 @@ def _check(q: QTensor) -> None:
     extents = q.scheme.extents(len(stored))
     _check_array("words", q.words, np.dtype(np.uint32), words_shape(stored, plan.bits))
     _check_array("scales", q.scales, plan.scale_dtype, grid_shape(stored, extents))
+    arrays = [q.words, q.scales, *([q.tensor_scale] if q.tensor_scale is not None else [])]
+    if len({device_of(array) for array in arrays}) > 1:
+        raise two_devices("QTensor", arrays)
     if (q.tensor_scale is not None) != q.scheme.tensor_scale:
         raise DTypeError(
             f"QTensor: tensor_scale is {q.tensor_scale} under {q.scheme.name}",
@@ -254,7 +291,7 @@ def _check(q: QTensor) -> None:
 
 
 def _check_array(name: str, array: Array, dtype: np.dtype[Any], shape: Shape) -> None:
-    if not isinstance(array, np.ndarray) or array.dtype != dtype:
+    if not is_array(array) or array.dtype != dtype:
         raise DTypeError(
             f"QTensor: {name} are {getattr(array, 'dtype', type(array).__name__)}",
             str(dtype),

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from ..devices import array_namespace, beside, device_of, same_memory, using_device
 from ..errors import ShapeError
 from .axes import lengths_of
 from .gather import encoded
@@ -71,8 +72,10 @@ def _empty(q: QTensor, shape: Shape) -> QTensor:
     """A tensor without values of another shape: only a shared scale is kept."""
     scheme = q.scheme.innermost(len(shape)) if len(q.scheme.block or ()) > len(shape) else q.scheme
     grid = grid_shape(shape, scheme.extents(len(shape)))
-    scales = np.resize(q.scales, grid) if scheme.block is None else np.empty(grid, q.scales.dtype)
-    words = np.empty(words_shape(shape, scheme.element_bits), np.uint32)
+    xp = array_namespace(q.words)
+    with using_device(device_of(q.words)):
+        scales = q.scales.reshape(grid) if scheme.block is None else xp.empty(grid, q.scales.dtype)
+        words = xp.empty(words_shape(shape, scheme.element_bits), np.uint32)
     return QTensor.make(words, scales, q.tensor_scale, scheme, shape)
 
 
@@ -84,7 +87,7 @@ def _regrouped(q: QTensor, plan: Regrouping, source: Source, shape: Shape) -> tu
         scales = _transposed(q.scales, plan.axes)
     words = words.reshape(plan.words)
     scales = _transposed(scales.reshape(plan.parts_grid), plan.finish).reshape(plan.grid)
-    shared = np.may_share_memory(words, q.words) and np.may_share_memory(scales, q.scales)
+    shared = same_memory(words, q.words) and same_memory(scales, q.scales)
     result = QTensor.make(words, scales, q.tensor_scale, q.scheme, shape, plan.layout)
     return result, "view" if shared else "copy"
 
@@ -98,7 +101,8 @@ def _cut_anew(q: QTensor, plan: Regrouping, source: Source, shape: Shape) -> tup
     blocks = math.prod(q.shape[axis] for axis in plan.cut.old[:-1]) * q.scales.shape[-1]
     sources = block_sources(source, plan.cut, shape)
     assert sources is not None
-    return words, np.take(_transposed(q.scales, plan.axes).reshape(-1, blocks), sources, axis=1)
+    scales = _transposed(q.scales, plan.axes).reshape(-1, blocks)
+    return words, np.take(scales, beside(sources, scales), axis=1)
 
 
 def _transposed(array: Array, axes: Shape | None) -> Array:

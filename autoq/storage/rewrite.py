@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
+from ..devices import array_namespace, on_gpu
 from . import convert
 from .blocks import from_blocks, to_blocks
 from .inputs import refuse_nonfinite
@@ -34,14 +37,17 @@ def rewritten(q: QTensor, values: Array, old: Array | None = None) -> QTensor:
     """
     old = q.dequantize() if old is None else old
     changed = ~((old == values) | (np.isnan(old) & np.isnan(values)))
-    if not changed.any():
+    if not on_gpu(changed) and not changed.any():
         return q
     if q.scheme.nonfinite == "raise":
         refuse_nonfinite(values, q.scheme)
     inverse = q.layout.inverse
-    new, touched = np.ascontiguousarray(values.transpose(inverse)), changed.transpose(inverse)
+    new = array_namespace(values).ascontiguousarray(values.transpose(inverse))
+    touched = changed.transpose(inverse)
     codes = unpack(q.words, q.scheme.element_bits, new.shape)
-    if q.scheme.block is None:
+    if on_gpu(codes):
+        codes, scales = _rewritten_everywhere(q, codes, new, touched)
+    elif q.scheme.block is None:
         codes[touched], scales = _under_scale_of(q, new[touched])
     else:
         codes, scales = _blocks_rewritten(q, codes, new, np.ascontiguousarray(touched))
@@ -76,14 +82,39 @@ def _blocks_rewritten(q: QTensor, codes: Array, values: Array, touched: Array) -
     return from_blocks(blocks, values.shape, extents), scales
 
 
-def _amax_of(q: QTensor) -> float | None:
+def _rewritten_everywhere(q: QTensor, codes: Array, values: Array, touched: Array) -> tuple[Array, Array]:
+    """The same on a GPU: all blocks are encoded again and those that were touched are taken.
+
+    How many were touched is known there only, and isn't waited for.
+    """
+    xp = array_namespace(codes)
+    if q.scheme.block is None:
+        fresh, scales = _under_scale_of(q, values)
+        return xp.where(touched, fresh, codes), scales
+    extents = q.scheme.extents(q.ndim)
+    blocks = to_blocks(touched, extents).values
+    rows = blocks.any(axis=1, keepdims=True)
+    packed = convert.encode(values, q.scheme, tensor_amax=_amax_of(q))
+    fresh = unpack(packed.words, q.scheme.element_bits, values.shape)
+    inside = from_blocks(xp.broadcast_to(rows, blocks.shape), values.shape, extents)
+    bits = np.dtype(f"u{q.scales.dtype.itemsize}")
+    kept = xp.ascontiguousarray(q.scales).view(bits)
+    scales = xp.where(rows.reshape(q.scales.shape), packed.scales.view(bits), kept)
+    return xp.where(inside, fresh, codes), scales.view(q.scales.dtype)
+
+
+def _amax_of(q: QTensor) -> Any:
     """A magnitude that gives the tensor scale which ``q`` has; None without one."""
     rule = plan_of(q.scheme).tensor_scale
     if rule is None or q.tensor_scale is None:
         return None
-    guess = np.float32(q.tensor_scale) / np.float32(rule(1.0))
+    guess = q.tensor_scale / np.float32(rule(1.0))
     near = [guess]
     for _ in range(4):
         near = [np.nextafter(near[0], np.float32(0)), *near, np.nextafter(near[-1], np.float32(np.inf))]
+    if on_gpu(guess):
+        xp, candidates = array_namespace(guess), array_namespace(guess).stack(near)
+        fits = rule(candidates) == q.tensor_scale
+        return xp.where(fits.any(), candidates.take(fits.argmax()), guess)
     found = [float(amax) for amax in near if rule(float(amax)) == q.tensor_scale]
     return found[0] if found else float(guess)

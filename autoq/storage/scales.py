@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import lru_cache
+from typing import Any
 
 import numpy as np
 
+from ..devices import device_of, is_array, on_gpu, to_device
 from ..schemes import QuantScheme
 from ..schemes.scale import NVFP4_RULES
 from .layout import Array
@@ -13,7 +16,7 @@ from .layout import Array
 SMALLEST_NORMAL = np.float32(2.0**-126)
 
 
-def effective_scales(scales: Array, tensor_scale: np.float32 | None, scheme: QuantScheme) -> Array:
+def effective_scales(scales: Array, tensor_scale: Any, scheme: QuantScheme) -> Array:
     """float32 factor of each block: its scale times the tensor's.
 
     Example:
@@ -21,12 +24,25 @@ def effective_scales(scales: Array, tensor_scale: np.float32 | None, scheme: Qua
         >>> effective_scales(np.array([128], np.uint8), None, scheme("mxfp8")).tolist()
         [2.0]
     """
-    values: Array = scheme.scale_format.decode(scales)
+    values: Array = scheme.scale_format.decode(scales) if not on_gpu(scales) else _decoded(scales, scheme)
     return values if tensor_scale is None else values * tensor_scale
 
 
-def tensor_scale_rule(scheme: QuantScheme) -> Callable[[float], np.float32] | None:
-    """What gives the stored tensor scale for a tensor's magnitude; None under single-level schemes.
+def _decoded(scales: Array, scheme: QuantScheme) -> Array:
+    """float32 values of stored scales on a GPU."""
+    if not scheme.scale_format.coded:
+        return scales.astype(np.float32)
+    return _values_on(scheme, device_of(scales))[scales]
+
+
+@lru_cache(maxsize=64)
+def _values_on(scheme: QuantScheme, device: str) -> Any:
+    """The value of every code of the scales, kept on a device."""
+    return to_device(scheme.scale_format.values, device)
+
+
+def tensor_scale_rule(scheme: QuantScheme) -> Callable[[Any], Any] | None:
+    """What gives the stored tensor scale for a tensor's magnitude, or an array of them; None under one level.
 
     ``amax / (6 * 448)`` where the rule derives block scales from it; otherwise the largest raw block scale
     over the scale format's maximum, at least the smallest normal float32.
@@ -43,6 +59,11 @@ def tensor_scale_rule(scheme: QuantScheme) -> Callable[[float], np.float32] | No
     element, scale = scheme.element_format, scheme.scale_format
     if scheme.scale_rule in NVFP4_RULES:
         whole = np.float32(element.maximum * scale.maximum)
-        return lambda amax: np.float32(np.float32(amax) / whole)
+        return lambda amax: _float32(amax) / whole
     half_range, maximum = np.float32(element.half_range), np.float32(scale.maximum)
-    return lambda amax: np.float32(max(np.float32(amax) / half_range / maximum, SMALLEST_NORMAL))
+    return lambda amax: np.maximum(_float32(amax) / half_range / maximum, SMALLEST_NORMAL)
+
+
+def _float32(amax: Any) -> Any:
+    """A magnitude as a NumPy float32; an array of them as it is."""
+    return amax if is_array(amax) else np.float32(amax)

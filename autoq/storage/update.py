@@ -6,7 +6,9 @@ from typing import Any
 
 import numpy as np
 
+from ..devices import array_namespace, beside, is_array, on_gpu
 from ..errors import ArgumentError, IndexingError, ShapeError
+from .axes import check_index
 from .layout import Array
 from .qtensor import QTensor
 from .rewrite import rewritten
@@ -51,10 +53,11 @@ def write(x: Array, index: Any, values: Any, add: bool = False) -> None:
     """
     entries = _entries(x, index)
     try:
-        if np.ndim(values):
+        if is_array(values) or np.ndim(values):
+            values = beside(values, x)
             values = np.broadcast_to(values, entries.shape)  # np.add.at crashes on values of more axes
         if add and may_repeat(index):
-            np.add.at(x, index, values)
+            array_namespace(x).add.at(x, index, values)
         elif add:
             x[index] = entries + values
         else:
@@ -74,6 +77,8 @@ def write(x: Array, index: Any, values: Any, add: bool = False) -> None:
 def _entries(x: Array, index: Any) -> Any:
     """``x[index]``."""
     try:
+        if on_gpu(x):
+            check_index(index, x.shape)
         return x[index]
     except (IndexError, TypeError, ValueError) as error:
         raise IndexingError(
@@ -91,4 +96,5 @@ def may_repeat(index: Any) -> bool:
         (True, False)
     """
     parts = index if isinstance(index, tuple) else (index,)
-    return any(isinstance(part, list | np.ndarray) and np.asarray(part).dtype != np.bool_ for part in parts)
+    arrays = [np.asarray(part) if isinstance(part, list) else part for part in parts]
+    return any(is_array(array) and array.dtype != np.bool_ for array in arrays)

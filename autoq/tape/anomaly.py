@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from autoq.context import Observer, current, observing
+from autoq.devices import to_host
 from autoq.errors import NonFiniteError
 from autoq.types import dtype_name
 
@@ -116,7 +117,7 @@ def _judge(op: Op, operands: Any, values: np.ndarray) -> None:
 def _numbers(x: Any) -> np.ndarray:
     """The values of a tensor, a stored value or a number as an array of floats."""
     x = getattr(x, "_value", x)
-    array = x.dequantize() if hasattr(x, "dequantize") else np.asarray(x)
+    array = to_host(x.dequantize() if hasattr(x, "dequantize") else x)
     return array if array.dtype.kind == "f" else array.astype(np.float32)
 
 

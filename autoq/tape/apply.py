@@ -7,16 +7,26 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from autoq.context import OBSERVERS, Context, current
+from autoq.devices import (
+    SEVERAL,
+    array_namespace,
+    device_of,
+    is_array,
+    memory_error,
+    on_gpu,
+    two_devices,
+    using_device,
+)
 from autoq.errors import AutoqError, DTypeError, ShapeError, UndifferentiableError
 from autoq.schemes import QuantScheme
 from autoq.storage import QTensor
 from autoq.storage.tiles import map_tiles
 from autoq.tape.accelerated import forward_on_device
-from autoq.tape.node import Node, compute_dtype
+from autoq.tape.node import Node
 from autoq.tape.op import REGISTRY, Op
 from autoq.tape.plan import Plan, make_plan
-from autoq.tape.refusal import REFUSALS, check_broadcast, check_given, refusal, with_dtypes
-from autoq.types import INHIBIT, PROPAGATE, TensorType, as_dtype, bool_, float32, float64
+from autoq.tape.refusal import REFUSALS, check_broadcast, refusal, with_dtypes
+from autoq.types import INHIBIT, TensorType, as_dtype, bool_, float32, float64
 
 if TYPE_CHECKING:
     from autoq.tape.tensor import Tensor
@@ -66,9 +76,14 @@ def run(op: Op, operands: tuple[Any, ...], static: dict[str, Any], out_dtype: An
             observer = current().observer
             if observer is not None:
                 return observer.op(_proceed, op, operands, static, out_dtype)
+        if SEVERAL and on_device(operands):
+            with using_device(one_device(op, operands)):
+                return _RUN[op.kind](op, operands, static, out_dtype)
         return _RUN[op.kind](op, operands, static, out_dtype)
     except AutoqError:
         raise
+    except MemoryError as error:
+        raise memory_error(op.name, error) from error
     except REFUSALS as error:
         raise refusal(op, operands, static, error) from error
 
@@ -92,11 +107,12 @@ def binary(name: str, a: Any, b: Any) -> Tensor:
     if a.__class__ is _AutodiffTensor:
         found = a._type
         if found.native and not OBSERVERS:
+            x = a._value
             if b.__class__ is _AutodiffTensor:
-                if b._type is found:
-                    return _native(REGISTRY[name], a, b, a._value, b._value, found)
-            elif b.__class__ is float or b.__class__ is int:
-                return _native(REGISTRY[name], a, b, a._value, b, found)
+                if b._type is found and x.__class__ is np.ndarray:
+                    return _native(REGISTRY[name], a, b, x, b._value, found)
+            elif (b.__class__ is float or b.__class__ is int) and x.__class__ is np.ndarray:
+                return _native(REGISTRY[name], a, b, x, b, found)
     return apply(name, a, b)
 
 
@@ -105,6 +121,8 @@ def _native(op: Op, a: Any, b: Any, x: Any, y: Any, out_type: TensorType) -> Ten
     try:
         value = op.forward(x, y)
     except REFUSALS as error:
+        if on_gpu(y):
+            raise two_devices(op.name, [x, y]) from None
         check_broadcast(op, [x, y])
         raise refusal(op, (a, b), _NO_STATICS, error) from error
     if value.__class__ is not np.ndarray:
@@ -138,9 +156,9 @@ def as_tensor(x: Any) -> Any:
 
 
 def plain(value: Any) -> Any:
-    """A static argument with tensors in it, as indices or labels, turned into arrays."""
+    """A static argument with tensors in it, as indices or labels, turned into arrays on their device."""
     if isinstance(value, _Tensor):
-        return value.numpy()
+        return value._value if on_gpu(value._value) else value.numpy()
     if type(value) in (tuple, list):
         return type(value)([plain(v) for v in value])
     return value
@@ -153,7 +171,7 @@ def _no_complex(x: Any) -> Any:
 
 
 def decoded(x: Any, dtype: np.dtype[Any]) -> Any:
-    """An operand's values as a NumPy array of that dtype; numbers and None stay."""
+    """An operand's values as an array of that dtype; numbers and None stay."""
     if not isinstance(x, _Tensor):
         return x
     value = x._value
@@ -169,7 +187,7 @@ def as_floats(x: Any, dtype: np.dtype[Any]) -> Any:
     if x.__class__ is _AutodiffTensor and x._value.dtype is dtype:
         return x._value  # short for the usual case
     array = decoded(x, dtype)
-    return array.astype(dtype) if array.__class__ is np.ndarray and array.dtype is bool_ else array
+    return array.astype(dtype) if is_array(array) and array.dtype is bool_ else array
 
 
 def encoded(value: np.ndarray, out_type: TensorType, reduced_last: bool = False) -> tuple[Any, TensorType]:
@@ -187,37 +205,38 @@ def encoded(value: np.ndarray, out_type: TensorType, reduced_last: bool = False)
     return value, out_type
 
 
-def _run_float(op: Op, operands: tuple[Any, ...], static: dict[str, Any], out_dtype: Any) -> Tensor:
+def run_float(op: Op, operands: tuple[Any, ...], static: dict[str, Any], out_dtype: Any) -> Tensor:
     context = current()
     key: list[Any] = [op, out_dtype, context.resolution]
-    tracked = on_device = False
+    tracked = gpu = False
     for x in operands:
         if isinstance(x, _Tensor):
             value = x._value
             key.append(x._type if value.shape else (x._type,))
             if x._node is not None:
                 tracked = True
-            if value.__class__ is not np.ndarray and not (
-                value.__class__ is QTensor and value.words.__class__ is np.ndarray
+            if value.__class__ is not np.ndarray and (
+                value.__class__ is not QTensor or value.words.__class__ is not np.ndarray
             ):
-                on_device = True
+                gpu = True
         else:
             key.append(x.__class__)
     plan = _plans.get(tuple(key))
     if plan is None:
         plan = _plans[tuple(key)] = make_plan(op, operands, out_dtype, context.resolution)
     out_type, compute, packed = plan
-    if packed and not on_device and op.elementwise and _worth_tiling(operands):
+    if packed and not gpu and op.elementwise and _worth_tiling(operands):
         value, out_type = _tiled(op, operands, static, out_type, compute)
     else:
         work = float64 if context.exact and op.accumulates and compute is float32 else compute
         try:
             value = NotImplemented
-            if on_device:
-                value = forward_on_device(op, _stored(operands), static, out_type.dtype, work)
+            if gpu:
+                one_device(op, operands)
+                value = forward_on_device(op, stored_values(operands), static, out_type.dtype, work)
             if value is NotImplemented:
                 decode = decoded if op.integers else as_floats
-                value = _forward(op, [decode(x, work) for x in operands], static, work)
+                value = computed(op, [decode(x, work) for x in operands], static, work)
         except ShapeError as error:
             raise with_dtypes(error, op, operands) from None
         if value.__class__ is QTensor:
@@ -231,17 +250,47 @@ def _run_float(op: Op, operands: tuple[Any, ...], static: dict[str, Any], out_dt
     return (_AutodiffQTensor if value.__class__ is QTensor else _AutodiffTensor)(value, out_type, node)
 
 
-def _forward(op: Op, arrays: list[Any], static: dict[str, Any], dtype: Any = float32) -> np.ndarray:
+def computed(op: Op, arrays: list[Any], static: dict[str, Any], dtype: Any = float32) -> Any:
     """The forward function's result as an array; shapes that don't broadcast get a three-part error."""
     if not op.elementwise:
-        arrays = [np.asarray(x, dtype) if x.__class__ in (float, int, bool) else x for x in arrays]
+        xp = array_namespace(*arrays) if any(is_array(x) for x in arrays) else np
+        arrays = [xp.asarray(x, dtype) if x.__class__ in (float, int, bool) else x for x in arrays]
     try:
         value = op.forward(tuple(arrays), **static) if op.variadic else op.forward(*arrays, **static)
     except ValueError as error:
         if op.elementwise and not isinstance(error, ShapeError):
             check_broadcast(op, arrays)
         raise
-    return value if type(value) is np.ndarray else np.asarray(value)
+    return value if type(value) is np.ndarray else as_array(value)
+
+
+def as_array(value: Any) -> Any:
+    """What a forward returned as an array: NumPy makes scalars of arrays without axes."""
+    return value if is_array(value) else np.asarray(value)
+
+
+def on_device(operands: tuple[Any, ...]) -> bool:
+    """Whether an operand's values are on a GPU.
+
+    Example:
+        >>> import autoq as aq
+        >>> on_device((aq.tensor([1.0], device="cpu"), 2.0))
+        False
+    """
+    for x in operands:
+        if isinstance(x, _Tensor):
+            value = x._value
+            if value.__class__ is not np.ndarray and on_gpu(getattr(value, "words", value)):
+                return True
+    return False
+
+
+def one_device(op: Op, operands: tuple[Any, ...]) -> str:
+    """The one device that the operands are on; DeviceError names several."""
+    arrays = [getattr(x._value, "words", x._value) for x in operands if isinstance(x, _Tensor)]
+    if len({device_of(array) for array in arrays}) > 1:
+        raise two_devices(op.name, arrays)
+    return device_of(arrays[0])
 
 
 def _worth_tiling(operands: tuple[Any, ...]) -> bool:
@@ -249,7 +298,7 @@ def _worth_tiling(operands: tuple[Any, ...]) -> bool:
     return max([x._value.size for x in operands if isinstance(x, _Tensor)]) > TILED_FROM
 
 
-def _stored(operands: tuple[Any, ...]) -> list[Any]:
+def stored_values(operands: tuple[Any, ...]) -> list[Any]:
     """What the operands hold: arrays and packed arrays; numbers and None stay."""
     return [x._value if isinstance(x, _Tensor) else x for x in operands]
 
@@ -257,7 +306,7 @@ def _stored(operands: tuple[Any, ...]) -> list[Any]:
 def _tiled(
     op: Op, operands: tuple[Any, ...], static: dict[str, Any], out_type: TensorType, compute: Any
 ) -> Any:
-    values = _stored(operands)
+    values = stored_values(operands)
     shape = check_broadcast(op, values)
     out = out_type.dtype
     if isinstance(out, QuantScheme):
@@ -274,80 +323,6 @@ def _reduced_last(x: Any, static: dict[str, Any]) -> bool:
     axis, last = static.get("axis"), x._value.ndim - 1
     axes = range(last + 1) if axis is None else (axis if isinstance(axis, tuple) else (axis,))
     return any(a in (last, -1) for a in axes)
-
-
-def _run_index(op: Op, operands: tuple[Any, ...], static: dict[str, Any], out_dtype: Any) -> Tensor:
-    dtypes = [x._type.dtype for x in operands if isinstance(x, _Tensor)]
-    for x in operands:
-        if x is None:
-            check_given(op, operands)
-    floats = [d for d in dtypes if isinstance(d, QuantScheme) or d.kind not in "biu"]
-    arrays = [
-        decoded(x, compute_dtype(floats)) if _is_float(x) else getattr(x, "_value", x) for x in operands
-    ]
-    value = _forward(op, arrays, static)
-    if isinstance(out_dtype, QuantScheme):
-        raise DTypeError(
-            f"{op.name}: out_dtype={out_dtype.name}.",
-            "bool, integer and float dtypes",
-            "Indices and truth values have no scale to be quantized by; cast them to a float first.",
-        )
-    if out_dtype is not None:
-        value = value.astype(out_dtype, copy=False)
-    return _AutodiffTensor(value, TensorType(value.dtype))
-
-
-def _is_float(x: Any) -> bool:
-    return isinstance(x, _Tensor) and x._type.is_float
-
-
-def _run_layout(op: Op, operands: tuple[Any, ...], static: dict[str, Any], out_dtype: Any) -> Tensor:
-    if not operands:
-        raise ShapeError(f"{op.name} of no tensors.", "at least one", "Skip the call for an empty list.")
-    first = operands[0]
-    if op.variadic and any(x._type is not first._type or _two_storages(x, first) for x in operands[1:]):
-        return _run_float(op, operands, static, out_dtype)
-    value, note = first._value, ""
-    values = tuple([x._value for x in operands]) if op.variadic else (value,)
-    if type(value) is QTensor:
-        if op.packed is None:
-            return _run_float(op, operands, static, out_dtype)
-        value, note = op.packed(values, **static) if op.variadic else op.packed(value, **static)
-        if OBSERVERS and (observer := current().observer) is not None:
-            observer.moved(note)
-        dtype = value.scheme if isinstance(value, QTensor) else value.dtype  # without an axis: float32 (S13)
-        out_type = TensorType(dtype, first._type.propagation)
-    else:
-        value = np.asarray(op.forward(values, **static) if op.variadic else op.forward(value, **static))
-        out_type = first._type
-    if not out_type.propagates and _looks_up(static):
-        out_type = out_type.with_flag(PROPAGATE)  # S10
-    out = output(op, operands, static, value, out_type, compute_dtype((out_type.dtype,)), current(), note)
-    if not op.variadic:
-        out._version = first._version  # a view is changed together with its source (S29)
-    return out if out_dtype is None else out.astype(out_dtype)
-
-
-def _looks_up(static: dict[str, Any]) -> bool:
-    """Whether a layout op picks by data, an array of positions, and not by Python numbers."""
-    index = static.get("indices", static.get("index"))
-    return any(isinstance(i, np.ndarray | list) for i in (index if isinstance(index, tuple) else (index,)))
-
-
-def _two_storages(x: Any, y: Any) -> bool:
-    return isinstance(x._value, QTensor) != isinstance(y._value, QTensor)
-
-
-def _run_cast(op: Op, operands: tuple[Any, ...], static: dict[str, Any], out_dtype: Any) -> Tensor:
-    x = operands[0]
-    rest = [y._value for y in operands[1:]] if len(operands) > 1 else ()
-    value = op.forward(x._value, *rest, **static)
-    dtype = value.scheme if isinstance(value, QTensor) else value.dtype
-    out_type = TensorType(dtype, x._type.propagation)
-    out = output(op, operands, static, value, out_type, compute_dtype((x._type.dtype,)), current())
-    if value is x._value:
-        out._version = x._version
-    return out
 
 
 def output(
@@ -370,6 +345,11 @@ def output(
     return (_AutodiffQTensor if type(value) is QTensor else _AutodiffTensor)(value, out_type, node)
 
 
+def untracked(value: Any) -> Tensor:
+    """A dense tensor off the tape around an array."""
+    return _AutodiffTensor(value, TensorType(value.dtype))
+
+
 def _recorded(
     op: Op, operands: Any, static: dict[str, Any], compute: Any, out_type: Any, value: Any, note: str
 ) -> Node:
@@ -384,13 +364,7 @@ def _recorded(
     return Node(op, operands, static, compute, out_type, value.shape, note)
 
 
-_RUN = {
-    "float": _run_float,
-    "loss": _run_float,
-    "index": _run_index,
-    "layout": _run_layout,
-    "cast": _run_cast,
-}
+_RUN = {"float": run_float, "loss": run_float}
 
 
 def bind_kind(kind: str, run_kind: Any) -> None:

@@ -8,7 +8,7 @@ from autoq.context import current
 from autoq.errors import DTypeError
 from autoq.storage import QTensor
 from autoq.storage.update import updated
-from autoq.tape.apply import apply, bind_kind, decoded, output
+from autoq.tape.apply import apply, bind_kind, decoded, on_device, one_device, output
 from autoq.tape.node import compute_dtype
 from autoq.tape.op import Op
 from autoq.types import dtype_name
@@ -78,6 +78,8 @@ def run_update(op: Op, operands: tuple[Any, ...], static: dict[str, Any], out_dt
     """An op that changes entries of its first operand and keeps that one's type."""
     target, values = operands
     kind, stored = target._type, target._value
+    if on_device(operands):
+        one_device(op, operands)
     floats = [x._type.dtype for x in operands if hasattr(x, "_type") and x._type.is_float]
     if not kind.is_float:
         if floats or type(values) is float:

@@ -72,7 +72,7 @@ def quantize(
     _check_estimator(ste, scales)
     operand = as_operand(x)
     if not hasattr(operand, "_type"):
-        operand = as_operand(np.asarray(real_array(operand, "quantize: x"), np.float32))
+        operand = as_operand(real_array(operand, "quantize: x").astype(np.float32))
     if not operand.tensor_type.is_float:
         raise DTypeError(
             f"quantize of a {operand.dtype.name} tensor.",

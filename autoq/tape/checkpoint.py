@@ -14,6 +14,7 @@ from autoq.context import current, using
 from autoq.errors import GradientError
 from autoq.random import Draw, Generator, drawing
 from autoq.tape.apply import apply
+from autoq.tape.beside import filled
 from autoq.tape.delivery import passed, tensor_of
 from autoq.tape.gradient import unchanged, walk
 from autoq.tape.namespace import RECORDED
@@ -259,7 +260,8 @@ def _outputs(segment: Segment, given: list[Tensor], made: list[Tensor]) -> list[
     segment.node = weakref.ref(node)
     if len(made) == 1:
         return [made[0]._placed(node)]
-    carrier = Tensor(np.broadcast_to(np.zeros((), compute), shape), whole, node)
+    zero = filled(0, (), compute, made[0])
+    carrier = Tensor(np.broadcast_to(zero, shape), whole, node)
     ends = np.cumsum([x.size for x in made]).tolist()
     return [
         x._placed(Node(PART, (carrier,), {"start": end - x.size, "stop": end}, compute, x._type, x.shape))
@@ -287,8 +289,8 @@ def _part_rule(F: Any, g: Any, x_shape: tuple[int, ...], start: int, stop: int) 
 
 def _zeros(g: Any, shape: tuple[int, ...]) -> Any:
     if isinstance(g, Tensor):
-        return tensor_of(np.zeros(shape, g._type.gradient)).inhibit()
-    return np.zeros(shape, g.dtype)
+        return tensor_of(filled(0, shape, g._type.gradient, g)).inhibit()
+    return filled(0, shape, g.dtype, g)
 
 
 def _is_made(x: Any, start: int) -> bool:

@@ -8,11 +8,13 @@ from typing import Any
 import numpy as np
 
 from autoq.context import using
+from autoq.devices import is_array
 from autoq.errors import DTypeError, ShapeError
 from autoq.tape.apply import apply, as_operand
+from autoq.tape.beside import added, copied_beside, frozen
 from autoq.tape.node import Node
 from autoq.tape.tensor import AutodiffTensor, Tensor
-from autoq.types import TensorType, dtype_name, float32, float64
+from autoq.types import TensorType, dtype_name
 
 
 def tensor_of(array: np.ndarray) -> AutodiffTensor:
@@ -39,6 +41,8 @@ def passed(place: Node | Tensor, g: Any, create_graph: bool) -> Any:
 
 def _shown(g: np.ndarray, dtype: Any) -> AutodiffTensor:
     """What a hook sees of an array: a tensor whose in-place changes don't reach it."""
+    if g.__class__ is not np.ndarray:
+        return tensor_of(g.astype(dtype))  # CuPy has no read-only views
     view = g.astype(dtype, copy=False).view()
     view.flags.writeable = False
     return tensor_of(view)
@@ -46,7 +50,7 @@ def _shown(g: np.ndarray, dtype: Any) -> AutodiffTensor:
 
 def _replacement(answer: Any, g: Any, create_graph: bool) -> Any:
     """What a hook returned, in the form of the gradient that it replaces."""
-    made = as_operand(answer if isinstance(answer, Tensor) else np.asarray(answer))
+    made = as_operand(answer if isinstance(answer, Tensor) or is_array(answer) else np.asarray(answer))
     if not made._type.is_float:
         raise DTypeError(
             f"a hook returned a {dtype_name(made._type.dtype)} tensor.",
@@ -62,7 +66,8 @@ def _replacement(answer: Any, g: Any, create_graph: bool) -> Any:
     if create_graph:
         made = made.dequantize() if made._type.is_quantized else made
         return made if made._type.dtype == g._type.dtype else made.astype(g._type.dtype)
-    return np.array(made.numpy(), g.dtype)
+    values = made.dequantize()._value if made._type.is_quantized else made._value
+    return copied_beside(values, g.dtype, g)
 
 
 def add_to_grad(leaf: Tensor, g: Any) -> None:
@@ -73,7 +78,7 @@ def add_to_grad(leaf: Tensor, g: Any) -> None:
         leaf._grad = new if leaf._grad is None else apply("add", leaf._grad, new)
         return
     if leaf._grad is not None:
-        g = np.add(leaf._grad._value, g, dtype=float64 if dtype == float64 else float32)
-    elif not g.flags.owndata or not g.flags.writeable:
+        g = added(leaf._grad._value, g)
+    elif not g.flags.owndata or frozen(g):
         g = g.copy()
-    leaf._grad = tensor_of(np.asarray(g, dtype))
+    leaf._grad = tensor_of(g.astype(dtype, copy=False))

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import numpy as np
-
 from autoq.context import using
 from autoq.errors import ArgumentError, ShapeError
+from autoq.tape.beside import filled
 from autoq.tape.delivery import tensor_of
 from autoq.tape.node import LEAF, next_position
 from autoq.tape.tensor import Tensor, tensor
@@ -137,6 +136,6 @@ def _is_float(y: Any) -> bool:
 
 def _cotangent(y: Tensor) -> Tensor:
     """A leaf to differentiate the pullback by; the pullback is linear, so zeros do."""
-    made = tensor_of(np.zeros(y.shape, y._type.gradient))
+    made = tensor_of(filled(0, y.shape, y._type.gradient, y))
     made._node = LEAF
     return made

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from functools import partial
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any
@@ -10,16 +11,17 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from autoq.context import current
-from autoq.devices import on_gpu
+from autoq.devices import SEVERAL, device_of, memory_error, on_gpu, using_device
 from autoq.errors import AutoqError, GradientError, ShapeError, UndifferentiableError
-from autoq.tape.accelerated import rule_on_device
+from autoq.tape.accelerated import raw_on_device, rule_on_device
 from autoq.tape.apply import apply, decoded
+from autoq.tape.beside import added, copied_beside, filled, held
 from autoq.tape.delivery import add_to_grad, passed, tensor_of
 from autoq.tape.namespace import RAW, RAW_ON_DEVICE, RECORDED
 from autoq.tape.node import LEAF, Node
+from autoq.tape.op import REGISTRY
 from autoq.tape.stored import real_array
 from autoq.tape.tensor import AutodiffTensor, Tensor
-from autoq.types import float32, float64
 
 if TYPE_CHECKING:
     from autoq.tape.op import Rule
@@ -79,17 +81,17 @@ def seed(tensor: Tensor, gradient: Any, create_graph: bool) -> Any:
                 "a tensor of one value, or a gradient of its shape",
                 "Reduce it with .sum() or .mean(), or pass backward(gradient=...).",
             )
-        gradient = np.ones(tensor.shape, dtype)
+        gradient = filled(1, tensor.shape, dtype, tensor)
     g: Any
     if create_graph:
         g = gradient
         if not isinstance(g, Tensor):
-            g = tensor_of(np.array(real_array(gradient, "the gradient"), dtype))
+            g = tensor_of(copied_beside(real_array(gradient, "the gradient"), dtype, tensor))
         g = g.dequantize() if g._type.is_quantized else g
     else:
         if gradient.__class__ is not np.ndarray or gradient.dtype is not dtype:
             gradient = real_array(gradient, "the gradient")
-        g = np.array(gradient, dtype)
+        g = copied_beside(gradient, dtype, tensor)
     if g.shape != tensor.shape:
         raise ShapeError(
             f"a gradient of shape {g.shape} for a tensor of shape {tensor.shape}.",
@@ -122,8 +124,9 @@ def walk(
     if observer is not None:
         step = partial(observer.step, step)
     kept = set(keep)
-    with np.errstate(all="ignore"):
-        for node in _ordered(roots, since):
+    nodes = _ordered(roots, since)
+    with np.errstate(all="ignore"), _freeing(nodes, retain):
+        for node in nodes:
             g = grads.get(node) if node in kept else grads.pop(node, None)
             if g is None:
                 continue
@@ -133,10 +136,25 @@ def walk(
                 g = passed(node, g, create_graph)
                 if node in kept:
                     grads[node] = g
-            step(node, g, grads, owned)
+            if SEVERAL:
+                with using_device(device_of(held(g))):
+                    step(node, g, grads, owned)
+            else:
+                step(node, g, grads, owned)
             if not retain:
                 node.saved = None
     return grads
+
+
+@contextmanager
+def _freeing(nodes: list[Node], retain: bool) -> Iterator[None]:
+    """Where memory runs out, what the tape keeps for backward is dropped, so that the process can go on."""
+    try:
+        yield
+    except MemoryError as error:
+        for node in nodes if not retain else ():
+            node.free()
+        raise memory_error("backward", error) from error
 
 
 def _ordered(roots: Iterable[Any], since: int) -> list[Node]:
@@ -310,9 +328,9 @@ def _accumulate(grads: Gradients, owned: set[Any], target: Any, g: Any) -> None:
     elif target in owned:
         previous += g
     else:
-        total = np.add(previous, g, dtype=float64 if g.dtype == float64 else float32)
-        grads[target] = np.asarray(total)  # of 0-d arrays NumPy makes a scalar, which `+=` would not change
-        owned.add(target)
+        grads[target] = total = added(previous, g)
+        if total.__class__ is np.ndarray:
+            owned.add(target)
 
 
 def unbroadcast(g: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
@@ -328,11 +346,17 @@ def unbroadcast(g: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
         return np.broadcast_to(g, shape)
     lead = g.ndim - len(shape)
     if lead > 0:
-        g = g.sum(axis=tuple(range(lead)))
+        g = _summed(g, tuple(range(lead)), False)
     axes = tuple(i for i, n in enumerate(shape) if n == 1 and g.shape[i] != 1)
     if axes:
-        g = g.sum(axis=axes, keepdims=True)
+        g = _summed(g, axes, True)
     return g if g.shape == shape else np.broadcast_to(g, shape)
+
+
+def _summed(g: Any, axes: tuple[int, ...], keepdims: bool) -> Any:
+    if not on_gpu(g):
+        return g.sum(axis=axes, keepdims=keepdims)
+    return raw_on_device(REGISTRY["sum"], g, axis=axes, keepdims=keepdims)
 
 
 def unbroadcast_recorded(g: Tensor, shape: tuple[int, ...]) -> Tensor:

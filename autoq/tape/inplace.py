@@ -5,11 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 from autoq.context import current
+from autoq.devices import beside, two_devices
 from autoq.errors import DTypeError, GradientError, ShapeError
 from autoq.schemes import QuantScheme
 from autoq.storage import QTensor
 from autoq.storage.update import updated, write
 from autoq.tape.apply import apply, plain
+from autoq.tape.beside import frozen, held
 from autoq.tape.methods import Methods
 from autoq.tape.stored import real_array, stored
 from autoq.types import TensorType, dtype_name
@@ -33,7 +35,7 @@ class InPlace(Methods):
             ShapeError: Data of another shape.
         """
         _check_mutable(self, "assign")
-        value = stored(_fitting("assign", data, self), self._type.dtype)
+        value = stored(_placed("assign", _fitting("assign", data, self), self), self._type.dtype)
         shape = self._value.shape
         if value.shape != shape:
             raise ShapeError(
@@ -45,11 +47,11 @@ class InPlace(Methods):
     def __setitem__(self, index: Any, data: Any) -> None:
         _check_mutable(self, "x[...] = v")
         if type(self._value) is QTensor:
-            values = _fitting("x[...] = v", real_array(data, "the value"), self)
+            values = _placed("x[...] = v", _fitting("x[...] = v", data, self), self)
             self._value = updated(self._value, plain(index), values)
         else:
-            values = _fitting("x[...] = v", real_array(data, "the value"), self).astype(self._value.dtype)
-            if not self._value.flags.writeable:
+            values = _placed("x[...] = v", _fitting("x[...] = v", data, self), self).astype(self._value.dtype)
+            if frozen(self._value):
                 self._value = self._value.copy()
             write(self._value, plain(index), values)
         self._version[0] += 1
@@ -106,7 +108,7 @@ def _updated(x: Any, op: str, other: Any) -> Any:
             "operands that broadcast to the tensor's shape",
             f"Write x = x {op} y instead.",
         )
-    if type(x._value) is QTensor or not x._value.flags.writeable:
+    if type(x._value) is QTensor or frozen(x._value):
         x._value = result._value
     else:
         x._value[...] = result._value
@@ -129,6 +131,14 @@ def _fitting(what: str, data: Any, target: Any) -> Any:
             "Cast the tensor with .astype first, or the values if they are to be cut off.",
         )
     return data
+
+
+def _placed(what: str, data: Any, target: Any) -> Any:
+    """The data as an array on the target's device: tensors must be there, others are copied to it."""
+    values, place = real_array(data, "the value"), held(target)
+    if hasattr(data, "_value") and data.device != target.device:
+        raise two_devices(what, [held(data), place])
+    return beside(values, place)
 
 
 def _check_mutable(x: Any, what: str) -> None:

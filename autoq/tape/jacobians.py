@@ -10,8 +10,10 @@ from typing import Any
 import numpy as np
 
 from autoq.context import using
+from autoq.devices import array_namespace
 from autoq.errors import ArgumentError, GradientError
 from autoq.tape.apply import apply
+from autoq.tape.beside import filled
 from autoq.tape.delivery import tensor_of
 from autoq.tape.forward import linearized
 from autoq.tape.node import next_position
@@ -119,7 +121,7 @@ def _by_columns(f: Callable[..., Any], trees: tuple[Any, ...]) -> tuple[Any, lis
     with using(grad=True):
         kept = [entered(x, inputs) for x in trees]
     value, push = linearized(f, trees)
-    outputs, zeros = _checked(value), [tensor_of(np.zeros(x.shape, x._type.gradient)) for x in inputs]
+    outputs, zeros = _checked(value), [tensor_of(filled(0, x.shape, x._type.gradient, x)) for x in inputs]
 
     def column(i: int, unit: np.ndarray) -> list[Tensor]:
         directions = iter([*zeros[:i], tensor_of(unit), *zeros[i + 1 :]])
@@ -148,7 +150,7 @@ def _checked(value: Any) -> list[Tensor]:
 def _units(y: Tensor) -> Any:
     """The directions that point at one value each."""
     for k in range(y.size):
-        unit = np.zeros(y.shape, y._type.gradient)
+        unit = filled(0, y.shape, y._type.gradient, y)
         unit.reshape(-1)[k] = 1
         yield unit
 
@@ -157,19 +159,26 @@ def _stacked(rows: list[Tensor], shape: tuple[int, ...], x: Tensor, create: bool
     """Derivatives by ``x``, one entry a value of the result, with the result's axes in front."""
     whole = shape + x.shape
     if not rows or not create:
-        arrays = [r.numpy() for r in rows]
-        return tensor_of(np.array(arrays, x._type.gradient).reshape(whole))
+        return tensor_of(_joined(rows, x).reshape(whole))
     return apply("reshape", apply("stack", *rows, axis=0), shape=whole)
 
 
 def _transposed(columns: list[Tensor], y: Tensor, x: Tensor, create: bool) -> Tensor:
     """The same from one entry a value of ``x``, in the dtype of derivatives by ``x``."""
     if not columns or not create:
-        arrays = np.array([c.numpy() for c in columns], x._type.gradient)
-        arrays = arrays.reshape(math.prod(x.shape), *y.shape)
-        return tensor_of(np.ascontiguousarray(np.moveaxis(arrays, 0, -1)).reshape(y.shape + x.shape))
+        arrays = _joined(columns, x).reshape(math.prod(x.shape), *y.shape)
+        moved = array_namespace(arrays).ascontiguousarray(np.moveaxis(arrays, 0, -1))
+        return tensor_of(moved.reshape(y.shape + x.shape))
     stacked = apply("stack", *columns, axis=-1)
     return apply("reshape", stacked, shape=y.shape + x.shape)
+
+
+def _joined(parts: list[Tensor], x: Tensor) -> Any:
+    """Derivatives by ``x`` along a new first axis."""
+    arrays = [part._value for part in parts]
+    if not arrays:
+        return filled(0, (0,), x._type.gradient, x)
+    return np.stack(arrays).astype(x._type.gradient, copy=False)
 
 
 def _structured(tree: Any, blocks: list[Tensor]) -> Any:

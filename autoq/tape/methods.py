@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from autoq.devices import is_array, on_gpu, same_memory
+from autoq.tape import kinds as kinds  # tells apply how to run them
 from autoq.tape.apply import apply, binary
 from autoq.tape.arranging import Arranging
 from autoq.tape.elementary import Elementary
@@ -138,7 +140,7 @@ class Operators:
 
 def _comparable(other: Any) -> bool:
     """Whether ``==`` with it is element-wise; None, strings and the like are merely unequal."""
-    return isinstance(other, (*NUMERIC, Operators, list))
+    return isinstance(other, (*NUMERIC, Operators, list)) or is_array(other)
 
 
 class Methods(Operators, Elementary, Arranging):
@@ -282,13 +284,14 @@ class Methods(Operators, Elementary, Arranging):
             (True, False)
         """
         stored = [getattr(x, "_value", x) for x in (self, other)]
-        return bool(np.shares_memory(*[getattr(value, "words", value) for value in stored]))
+        a, b = (getattr(value, "words", value) for value in stored)
+        return same_memory(a, b) if on_gpu(a) or on_gpu(b) else bool(np.shares_memory(a, b))
 
     @property
     def is_contiguous(self: Any) -> bool:
         """Whether the values lie in memory in the order of the axes; of packed ones see ``QTensor``."""
         value = self._value
-        return bool(value.flags.c_contiguous if isinstance(value, np.ndarray) else value.is_contiguous)
+        return bool(value.flags.c_contiguous if is_array(value) else value.is_contiguous)
 
     def take(self, indices: Any, axis: int = 0, **options: Any) -> Tensor:
         """The entries at integer positions along an axis."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from autoq.tape.node import LEAF
+from autoq.tape.stored import on_host
 from autoq.tape.tensor import AutodiffQTensor, AutodiffTensor, Tensor, tensor
 
 
@@ -38,7 +39,7 @@ class Parameter(AutodiffTensor):
         """Everything is done in ``__new__``, which chooses the class."""
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _rebuilt_parameter, (self._value, self._node is LEAF, self.grad)
+        return _rebuilt_parameter, (on_host(self._value), self._node is LEAF, self.grad)
 
 
 class QParameter(AutodiffQTensor):
@@ -47,7 +48,7 @@ class QParameter(AutodiffQTensor):
     __slots__ = ()
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _rebuilt_parameter, (self._value, self._node is LEAF, self.grad)
+        return _rebuilt_parameter, (on_host(self._value), self._node is LEAF, self.grad)
 
 
 def _rebuilt_parameter(value: Any, requires_grad: bool, grad: Any) -> Any:

@@ -9,7 +9,6 @@ from typing import Any
 from autoq.errors import ArgumentError, DTypeError, GradientError
 
 VERSIONS = ("2021.12", "2022.12", "2023.12", "2024.12")
-CPU = (1, 0)  # DLPack's kDLCPU, and the first of them
 
 
 class Standard:
@@ -61,6 +60,24 @@ class Standard:
             )
         return self._value.__dlpack__(stream=stream, max_version=max_version, dl_device=dl_device, copy=copy)
 
-    def __dlpack_device__(self) -> tuple[int, int]:
-        """DLPack's type and number of the device: ``(1, 0)``, the CPU."""
-        return CPU
+    def __dlpack_device__(self: Any) -> tuple[int, int]:
+        """DLPack's type and number of the device: ``(1, 0)`` is the CPU, ``(2, N)`` a GPU."""
+        kind, number = self._value.__dlpack_device__()
+        return int(kind), int(number)
+
+    @property
+    def __cuda_array_interface__(self: Any) -> dict[str, Any]:
+        """How other libraries find the memory of a tensor on a GPU; other tensors don't have it.
+
+        Raises:
+            AttributeError: It is on the CPU.
+            GradientError: It is tracked: what is written there would escape the tape.
+        """
+        if self.device == "cpu":
+            raise AttributeError("__cuda_array_interface__ of a tensor on the CPU")
+        if self._node is not None:
+            raise GradientError(
+                "__cuda_array_interface__ of a tracked tensor.", "untracked tensors.", "Call .detach() first."
+            )
+        found: dict[str, Any] = self._value.__cuda_array_interface__
+        return found

@@ -1,4 +1,4 @@
-"""From what users pass to stored values: NumPy arrays and QTensors in the dtypes that tensors have."""
+"""From what users pass to stored values: arrays and QTensors in the dtypes that tensors have."""
 
 from __future__ import annotations
 
@@ -6,42 +6,83 @@ from typing import Any
 
 import numpy as np
 
+from autoq.context import current
+from autoq.devices import array_namespace, device_of, is_array, on_gpu, to_device, to_host, using_device
 from autoq.errors import ArgumentError, DTypeError
 from autoq.schemes import QuantScheme
 from autoq.storage import QTensor
 from autoq.types import FLOATS, as_dtype, float32
 
 
-def real_array(data: Any, what: str) -> np.ndarray:
-    """A NumPy array of real numbers from an array, tensor, number or nested list, for use inside an op.
+def real_array(data: Any, what: str) -> Any:
+    """An array of real numbers from an array, tensor, number or nested list, for use inside an op.
+
+    What is on a GPU stays there.
 
     Raises:
         DTypeError: Complex, object or string data.
         ArgumentError: Nested lists of unequal lengths.
     """
     if hasattr(data, "_value"):
-        return data.numpy()
+        value = data._value.dequantize() if type(data._value) is QTensor else data._value
+        return value if on_gpu(value) else data.numpy()
     if data is None:
         raise DTypeError(f"{what} is None.", "numbers, arrays and tensors", "Pass the numbers.")
     return array_of(data)
 
 
-def copied(data: Any, dtype: Any) -> Any:
-    """A fresh stored value: an array or, for a scheme, a QTensor."""
+def copied(data: Any, dtype: Any, device: str | None = None) -> Any:
+    """A fresh stored value: an array or, for a scheme, a QTensor.
+
+    Args:
+        data: What ``aq.tensor`` takes.
+        dtype: A dtype that tensors have; None keeps the data's, or takes the default.
+        device: Where to; None leaves what has a device there and puts the rest on the default device.
+    """
     if hasattr(data, "_value"):
-        data = data._value
+        data, device = data._value, device or data.device
     if type(data) is QTensor:
-        return data.copy() if dtype in (None, data.scheme) else stored(data.dequantize(), dtype)
+        device = device or data.device
+        return _moved_copy(data, device) if dtype in (None, data.scheme) else _cast(data.to(device), dtype)
     array = array_of(data)
-    if dtype is None:
-        return np.array(array, _default_dtype(data, array), order="C")
-    return stored(np.array(array, order="C"), dtype)
+    if array.__class__ is np.ndarray:
+        made = np.array(array, _default_dtype(data, array) if dtype is None else None, order="C")
+        device = device or current().device
+        made = made if device == "cpu" else to_device(made, device)
+    else:
+        made = _moved_copy(array, device or device_of(array))
+    return made if dtype is None else _cast(made, dtype)
 
 
-def array_of(data: Any) -> np.ndarray:
-    """A NumPy array of data in a dtype that tensors have, Python floats in float64."""
-    if isinstance(data, list | tuple) and any(hasattr(x, "_value") for x in data):
-        data = [x.numpy() if hasattr(x, "_value") else x for x in data]
+def _moved_copy(value: Any, device: str) -> Any:
+    """A copy of an array or QTensor, on a device."""
+    made = value.to(device) if type(value) is QTensor else to_device(value, device)
+    if made is not value:
+        return made
+    if type(value) is QTensor:
+        return value.copy()
+    with using_device(device):
+        return array_namespace(value).array(value, order="C")
+
+
+def _cast(value: Any, dtype: Any) -> Any:
+    array = value.words if type(value) is QTensor else value
+    with using_device(device_of(array)):
+        return stored(value, dtype)
+
+
+def on_host(value: Any) -> Any:
+    """A stored value on the CPU, as pickles hold it."""
+    return value.to("cpu") if type(value) is QTensor else to_host(value)
+
+
+def array_of(data: Any) -> Any:
+    """An array of data in a dtype that tensors have, Python floats in float64; of CuPy if the data are."""
+    if on_gpu(data):
+        as_dtype(data.dtype)
+        return data
+    if isinstance(data, list | tuple) and any(hasattr(x, "_value") or on_gpu(x) for x in data):
+        data = [x.numpy() if hasattr(x, "_value") else to_host(x) if is_array(x) else x for x in data]
     try:
         array = np.asarray(data)
     except ValueError:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from copy import deepcopy
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -16,7 +17,7 @@ from autoq.tape.apply import apply, bind, plain
 from autoq.tape.hooks import Hooked
 from autoq.tape.node import LEAF, Node
 from autoq.tape.standard import Standard
-from autoq.tape.stored import copied
+from autoq.tape.stored import copied, on_host
 from autoq.types import (
     INHIBIT,
     PROPAGATE,
@@ -55,7 +56,7 @@ class Tensor(Hooked):
 
     @property
     def value(self) -> Any:
-        """The stored value, a NumPy array or a QTensor."""
+        """The stored value, an array of NumPy or CuPy, or a QTensor."""
         return self._value
 
     @property
@@ -90,8 +91,9 @@ class Tensor(Hooked):
 
     @property
     def device(self) -> str:
-        """The device that holds the values, ``"cpu"``."""
-        return "cpu"
+        """The device that holds the values: ``"cpu"``, ``"cuda"`` or ``"cuda:N"``."""
+        value = self._value
+        return devices.device_of(value.words if type(value) is QTensor else value)
 
     @property
     def nbytes(self) -> int:
@@ -154,6 +156,12 @@ class Tensor(Hooked):
         return int(self.item())
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
+        if self.device != "cpu":
+            raise DTypeError(
+                f"a NumPy array of a tensor on {self.device!r}.",
+                "tensors on the CPU",
+                "Copy it to the host with .numpy(), or move it with .to('cpu').",
+            )
         return np.array(self.numpy(), dtype=dtype, copy=copy)
 
     def __array_function__(self, function: Any, types: Any, args: Any, kwargs: Any) -> Any:
@@ -169,9 +177,11 @@ class Tensor(Hooked):
 
     def __repr__(self) -> str:
         if type(self._value) is QTensor:
-            return f"<{type(self).__name__} {self.shape} {dtype_name(self.dtype)}{_marks(self)}>"
-        text = np.array2string(self._value, separator=" ", prefix="tensor(")
-        return f"tensor({text}, {dtype_name(self.dtype)}{_marks(self)})"
+            where = "" if self.device == "cpu" else f" on {self.device}"
+            return f"<{type(self).__name__} {self.shape} {dtype_name(self.dtype)}{where}{_marks(self)}>"
+        text = np.array2string(devices.to_host(self._value), separator=" ", prefix="tensor(")
+        where = "" if self.device == "cpu" else f", {self.device}"
+        return f"tensor({text}, {dtype_name(self.dtype)}{where}{_marks(self)})"
 
     def __format__(self, spec: str) -> str:
         return format(self.item(), spec) if spec else repr(self)
@@ -183,10 +193,16 @@ class Tensor(Hooked):
                 "leaf tensors",
                 "Call .detach() first.",
             )
-        return _rebuilt, (type(self), self._value, self._type, self._node, self._grad)
+        return _rebuilt, (type(self), on_host(self._value), self._type, self._node, self._grad)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Tensor:
+        function, arguments = self.__reduce__()
+        made: Tensor = function(*deepcopy(arguments, memo))
+        made._value = self._value.copy()  # on its own device, where pickles hold values of the host
+        return made
 
     def numpy(self) -> np.ndarray:
-        """The values as a read-only NumPy array; packed ones decoded to float32.
+        """The values as a read-only NumPy array; packed ones decoded to float32, those on a GPU copied.
 
         Example:
             >>> import autoq as aq
@@ -194,7 +210,7 @@ class Tensor(Hooked):
             array([1., 2.], dtype=float32)
         """
         value = self._value
-        view = value.dequantize() if type(value) is QTensor else value.view()
+        view = devices.to_host(value.dequantize() if type(value) is QTensor else value.view())
         view.flags.writeable = False
         return view
 
@@ -235,16 +251,33 @@ class Tensor(Hooked):
         return _flagged(self, INHIBIT)
 
     def to(self, device: str) -> Tensor:
-        """The tensor on a device; ``"cpu"`` is where it is.
+        """The tensor on a device, itself where it is there; its gradient comes back (S4).
+
+        Args:
+            device: ``"cpu"``, ``"cuda"`` or ``"cuda:N"``.
 
         Raises:
-            DeviceError: A device that isn't offered.
+            DeviceError: A device that isn't offered, or can't be used on this computer.
+
+        Example:
+            >>> import autoq as aq
+            >>> x = aq.tensor([1.0])
+            >>> x.to(x.device) is x
+            True
         """
-        devices.resolve(device)
-        return self
+        device = devices.resolve(device)
+        return self if device == self.device else apply("to_device", self, device=device)
+
+    def cpu(self) -> Tensor:
+        """The tensor on the CPU: ``to("cpu")``."""
+        return self.to("cpu")
+
+    def cuda(self, index: int = 0) -> Tensor:
+        """The tensor on a GPU: ``to("cuda")``, or that of another number."""
+        return self.to(f"cuda:{index}")
 
     def to_device(self, device: str, *, stream: Any = None) -> Tensor:
-        """``to`` under the array API standard's name; no device has streams."""
+        """``to`` under the array API standard's name; work on a GPU is in the order of CuPy's stream."""
         if stream is not None:
             raise ArgumentError(f"to_device with stream={stream!r}.", "stream=None", "Leave stream out.")
         return self.to(device)
@@ -274,7 +307,7 @@ class Tensor(Hooked):
 
 
 class AutodiffTensor(Standard, Tensor):
-    """A dense tensor: a NumPy array with a type and a tape node."""
+    """A dense tensor: an array of NumPy or CuPy with a type and a tape node."""
 
     __slots__ = ()
 
@@ -302,14 +335,16 @@ def tensor(data: Any, dtype: Any = None, requires_grad: bool = False, device: st
     """A tensor with its own copy of the data.
 
     Args:
-        data: Numbers, nested lists, a NumPy array, a Tensor or a QTensor. Python numbers become float32
-            (bool and integers stay), arrays keep their dtype.
+        data: Numbers, nested lists, an array of NumPy or CuPy, a Tensor or a QTensor. Python numbers become
+            float32 (bool and integers stay), arrays keep their dtype.
         dtype: Cast to this NumPy dtype, or encode with this QuantScheme.
         requires_grad: Make it a leaf that backward fills a gradient for.
-        device: ``"cpu"``.
+        device: Where it is to be; by default where the data is, and for numbers and NumPy arrays the default
+            device.
 
     Raises:
         DTypeError: Complex or object data.
+        DeviceError: A device that can't be used.
         ArgumentError: Nested lists of unequal lengths.
         GradientError: requires_grad of an integer tensor.
 
@@ -320,8 +355,8 @@ def tensor(data: Any, dtype: Any = None, requires_grad: bool = False, device: st
         >>> tensor([[1.0] * 32], dtype=aq.mxfp8)
         <AutodiffQTensor (1, 32) mxfp8>
     """
-    devices.resolve(device, current().device)
-    value = copied(data, as_dtype(dtype) if dtype is not None else None)
+    place = None if device is None else devices.resolve(device)
+    value = copied(data, as_dtype(dtype) if dtype is not None else None, place)
     out = _wrapped(value, TensorType(value.scheme if type(value) is QTensor else value.dtype))
     if requires_grad:
         out.requires_grad = True

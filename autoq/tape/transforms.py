@@ -6,11 +6,10 @@ from collections.abc import Callable
 from functools import wraps
 from typing import Any
 
-import numpy as np
-
 from autoq.context import using
 from autoq.errors import ArgumentError, DTypeError, GradientError
 from autoq.tape.apply import apply
+from autoq.tape.beside import copied_beside, filled
 from autoq.tape.delivery import passed, tensor_of
 from autoq.tape.gradient import seed, walk
 from autoq.tape.node import LEAF, Node, next_position
@@ -234,8 +233,8 @@ def _delivered(x: Tensor, g: Any) -> Tensor:
     dtype = x._type.gradient
     if isinstance(g, Tensor):
         return (g if g._type.dtype == dtype else g.astype(dtype)).propagate()
-    return tensor_of(np.array(g, dtype))
+    return tensor_of(copied_beside(g, dtype, x))
 
 
 def _zeros_like(x: Tensor) -> Tensor:
-    return tensor_of(np.zeros(x.shape, x._type.gradient))
+    return tensor_of(filled(0, x.shape, x._type.gradient, x))

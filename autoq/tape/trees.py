@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import numpy as np
-
+from autoq.devices import is_array
 from autoq.errors import ArgumentError
 from autoq.tape.tensor import Tensor
 
@@ -75,4 +74,4 @@ def _described(tree: Any) -> str:
 
 
 def _is_flat(tree: Any) -> bool:
-    return bool(tree) and not any(isinstance(x, Tensor | np.ndarray | dict | list | tuple) for x in tree)
+    return bool(tree) and not any(isinstance(x, Tensor | dict | list | tuple) or is_array(x) for x in tree)

@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-
+from autoq import devices
 from autoq.errors import DTypeError
 from autoq.storage import QTensor
 from autoq.tape.node import LEAF, Node
@@ -162,13 +161,15 @@ def _entry(item: Any, numbers: dict[Any, int], types: dict[Any, TensorType]) -> 
 def saved_values(node: Node) -> tuple[Any, ...]:
     """What a node keeps for backward: arrays and QTensors, in the order of its operands."""
     tensors = [x._value for x in node.saved or () if isinstance(x, Tensor)]
-    return tuple(tensors) + tuple(v for v in node.static.values() if isinstance(v, np.ndarray | QTensor))
+    return tuple(tensors) + tuple(
+        v for v in node.static.values() if isinstance(v, QTensor) or devices.is_array(v)
+    )
 
 
 def address(value: Any) -> int:
     """Where a buffer starts: views that begin alike count once."""
     array = value.words if isinstance(value, QTensor) else value
-    return int(array.__array_interface__["data"][0]) if array.size else id(value)
+    return devices.address(array) if array.size else id(value)
 
 
 def _row(entry: Entry) -> tuple[str, ...]:

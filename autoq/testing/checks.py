@@ -10,7 +10,7 @@ import numpy as np
 from autoq.context import Observer, observing, using
 from autoq.schemes import QuantScheme, scheme
 from autoq.storage import QTensor
-from autoq.tape.apply import _forward, _tiled, apply, as_operand, decoded, encoded
+from autoq.tape.apply import _tiled, apply, as_operand, computed, decoded, encoded
 from autoq.tape.op import REGISTRY, Op
 from autoq.tape.plan import make_plan
 from autoq.tape.tensor import Tensor, tensor
@@ -145,7 +145,7 @@ class _Moves(Observer):
         out = proceed(op, operands, static, out_dtype)
         if len(self.how) == before or out_dtype is not None:
             return out
-        expected = np.asarray(_forward(op, [decoded(x, float32) for x in operands], static))
+        expected = np.asarray(computed(op, [decoded(x, float32) for x in operands], static))
         again = self.how[-1] == "decode" and isinstance(out._value, QTensor)
         same = (
             out._value.same_bits(QTensor.encode(expected, out.dtype))
@@ -263,7 +263,7 @@ def check_fused(op: Op | str, *operands: Any, out_dtype: Any = None, **static: A
     static = {**record.defaults, **static}
     out_type, compute, _ = make_plan(record, inputs, out_dtype, "widen")
     tiles, tiled_type = _tiled(record, inputs, static, out_type, compute)
-    whole = _forward(record, [decoded(x, compute) for x in inputs], static, compute)
+    whole = computed(record, [decoded(x, compute) for x in inputs], static, compute)
     stored, whole_type = encoded(whole, out_type)
     packed = isinstance(stored, QTensor)
     same = tiles.same_bits(stored) if packed else tiles.tobytes() == np.ascontiguousarray(stored).tobytes()

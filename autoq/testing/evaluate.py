@@ -12,7 +12,8 @@ from autoq.context import current
 from autoq.schemes import QuantScheme
 from autoq.storage import QTensor
 from autoq.storage.update import updated
-from autoq.tape.apply import _forward, _looks_up, _reduced_last, _two_storages
+from autoq.tape.apply import _reduced_last, computed
+from autoq.tape.kinds import looks_up, two_storages
 from autoq.tape.op import Op
 from autoq.tape.plan import make_plan
 from autoq.testing.choices import Choices, choosing, plain, watched
@@ -84,7 +85,7 @@ def evaluate(op: Op, operands: Any, static: dict[str, Any], out_dtype: Any) -> E
 
 def forward(op: Op, values: list[Any], static: dict[str, Any]) -> Any:
     """The forward on arrays."""
-    return _forward(op, values, static, float64)
+    return computed(op, values, static, float64)
 
 
 def _chosen(op: Op, operands: Any, static: dict[str, Any]) -> tuple[Any, Choices]:
@@ -122,7 +123,7 @@ def _index(op: Op, operands: Any, static: dict[str, Any], out_dtype: Any) -> Eva
 def _moves_storage(op: Op, operands: Any) -> bool:
     """Whether a layout op moves what is stored, instead of decoding operands of several types."""
     first = operands[0]
-    if op.variadic and any(x._type is not first._type or _two_storages(x, first) for x in operands[1:]):
+    if op.variadic and any(x._type is not first._type or two_storages(x, first) for x in operands[1:]):
         return False
     return type(first._value) is not QTensor or op.packed is not None
 
@@ -139,7 +140,7 @@ def _layout(op: Op, operands: Any, static: dict[str, Any]) -> Evaluated:
         dtype = moved.scheme if isinstance(moved, QTensor) else moved.dtype
         out_type = TensorType(dtype, first._type.propagation)
         moved = moved if isinstance(moved, QTensor) else dense
-    if not out_type.propagates and _looks_up(static):
+    if not out_type.propagates and looks_up(static):
         out_type = out_type.with_flag(PROPAGATE)
     if note == "decode" and isinstance(moved, QTensor):
         return Evaluated(out_type, dense, lambda v: _encoded_like(moved, v), moved, note)

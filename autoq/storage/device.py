@@ -1,0 +1,145 @@
+"""Encoding and decoding on a GPU: whole tensors, each by one call of a kernel; no value comes to the host."""
+
+from __future__ import annotations
+
+from functools import cache
+from importlib import import_module
+from typing import Any
+
+import numpy as np
+
+from ..context import OBSERVERS, launched
+from ..devices import array_namespace, beside, device_of, to_device, to_host, using_device
+from ..errors import DTypeError
+from ..schemes import QuantScheme
+from .encoding import Packed
+from .inputs import FLOAT32, FLOATS
+from .layout import Array, Shape, words_shape
+from .plan import codec_of, plan_of
+
+# Where among the kernels each function is.
+MODULES = {
+    "quantize": "quantize",
+    "dequantize": "dequantize",
+    "pack": "pack",
+    "unpack": "pack",
+    "first_nonfinite": "reduce",
+}
+# What the kernels read and write themselves; float64 goes through float32.
+KERNEL_FLOATS = ("float32", "float16", "bfloat16")
+
+
+def encode(x: Array, scheme: QuantScheme, grid: Shape, options: dict[str, Any]) -> Packed:
+    """Encode a CuPy array that was checked.
+
+    Args:
+        x: A float array of any strides.
+        scheme: What to encode in.
+        grid: The block grid's shape.
+        options: ``tensor_amax`` (a number, an array without axes, or None: measured), ``given`` (float32 of
+            the grid, or None) and ``draw``.
+    """
+    xp, plan, given = array_namespace(x), plan_of(scheme), options["given"]
+    shape = words_shape(x.shape, plan.bits)
+    with using_device(device_of(x)):
+        if not x.size:
+            return _empty(xp, scheme, shape, grid)
+        out = Packed(
+            xp.empty(shape, np.uint32),
+            xp.empty(grid, plan.scale_dtype),
+            None if plan.tensor_scale is None else xp.empty((), FLOAT32),
+        )
+        _kernel("quantize")(
+            x if x.dtype.name in KERNEL_FLOATS else x.astype(FLOAT32),
+            codec_of(scheme, given is not None),
+            plan.extents,
+            *out,
+            given=None if given is None else beside(given, x),
+            given_amax=options["tensor_amax"],
+            draw=options["draw"],
+        )
+    if OBSERVERS:
+        launched("quantize", x.size)
+    return out
+
+
+def _empty(xp: Any, scheme: QuantScheme, shape: Shape, grid: Shape) -> Packed:
+    """A tensor without values."""
+    from .convert import zero_scale
+
+    plan = plan_of(scheme)
+    level = None if plan.tensor_scale is None else xp.asarray(np.asarray(plan.tensor_scale(0.0)))
+    return Packed(xp.zeros(shape, np.uint32), filled(xp, grid, zero_scale(scheme), plan.scale_dtype), level)
+
+
+def filled(xp: Any, shape: Shape, value: Any, dtype: Any) -> Array:
+    """An array of one stored scale everywhere."""
+    return xp.asarray(np.full(shape, value, dtype))
+
+
+def decode(
+    words: Array,
+    scales: Array,
+    tensor_scale: Any,
+    scheme: QuantScheme,
+    shape: Shape,
+    dtype: Any,
+    out: Array | None,
+) -> Array:
+    """Decode CuPy arrays, into ``out`` or a new array of ``dtype``."""
+    xp, plan = array_namespace(words), plan_of(scheme)
+    with using_device(device_of(words)):
+        result = xp.empty(shape, dtype) if out is None else out
+        if result.dtype.name not in FLOATS:
+            raise DTypeError(
+                f"dequantize to {result.dtype}", ", ".join(FLOATS), "Decode to a float, then convert."
+            )
+        if not result.size:
+            return result
+        target = result if result.dtype.name in KERNEL_FLOATS else xp.empty(shape, FLOAT32)
+        _kernel("dequantize")(words, scales, tensor_scale, plan.codec, plan.extents, target)
+        if target is not result:
+            result[...] = target
+    if OBSERVERS:
+        launched("dequantize", result.size)
+    return result
+
+
+def pack(codes: Array, bits: int, words: Array) -> None:
+    """Pack uint8 codes into words along the last axis."""
+    with using_device(device_of(codes)):
+        _kernel("pack")(array_namespace(codes).ascontiguousarray(codes), bits, words)
+    if OBSERVERS:
+        launched("pack", codes.size)
+
+
+def unpack(words: Array, bits: int, codes: Array) -> None:
+    """Unpack words into uint8 codes."""
+    with using_device(device_of(words)):
+        _kernel("unpack")(array_namespace(words).ascontiguousarray(words), bits, codes)
+    if OBSERVERS:
+        launched("unpack", codes.size)
+
+
+def first_nonfinite(x: Array) -> int:
+    """The flat position of the first NaN or infinity, -1 without one. It waits for the device."""
+    if OBSERVERS:
+        launched("first_nonfinite", x.size)
+    with using_device(device_of(x)):
+        return int(_kernel("first_nonfinite")(x)) if x.size else -1
+
+
+@cache
+def _kernel(name: str) -> Any:
+    """A function of the kernels for CUDA, imported on first use: they bring the compiler along."""
+    return getattr(import_module(f"autoq.kernels.cuda.{MODULES[name]}"), name)
+
+
+def scale_to(tensor_scale: Any, device: str) -> Any:
+    """A tensor scale as a device keeps it: a NumPy float32 on the CPU, an array without axes on a GPU."""
+    if tensor_scale is None:
+        return None
+    if device == "cpu":
+        return np.float32(to_host(tensor_scale)[()])
+    held = np.asarray(tensor_scale) if isinstance(tensor_scale, np.generic) else tensor_scale
+    return to_device(held, device)

@@ -1,0 +1,81 @@
+"""Arrays that the tape makes on the device of a tensor or of another array."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from autoq.devices import array_namespace, device_of, on_gpu, to_device, using_device
+from autoq.tape.accelerated import raw_on_device
+from autoq.tape.op import REGISTRY
+from autoq.types import float32, float64
+
+
+def held(x: Any) -> Any:
+    """The array behind a tensor, a packed tensor (its words) or an array.
+
+    Example:
+        >>> held(np.zeros(2)).shape
+        (2,)
+    """
+    value = getattr(x, "_value", x)
+    return getattr(value, "words", value)
+
+
+def filled(number: float, shape: tuple[int, ...], dtype: Any, other: Any) -> Any:
+    """One number everywhere, on the device of ``other``.
+
+    Example:
+        >>> filled(1, (2,), np.float32, np.zeros(3))
+        array([1., 1.], dtype=float32)
+    """
+    array = held(other)
+    if array.__class__ is np.ndarray:
+        return np.full(shape, number, dtype)
+    with using_device(device_of(array)):
+        return array_namespace(array).full(shape, number, dtype)
+
+
+def copied_beside(data: Any, dtype: Any, other: Any) -> Any:
+    """A copy of an array in a dtype, on the device of ``other``.
+
+    Example:
+        >>> copied_beside([1, 2], np.float32, np.zeros(3))
+        array([1., 2.], dtype=float32)
+    """
+    array = held(other)
+    if array.__class__ is np.ndarray and not on_gpu(data):
+        return np.array(data, dtype)
+    device = device_of(array)
+    made = to_device(data if on_gpu(data) else np.array(data, dtype), device)
+    if device == "cpu":
+        return made.astype(dtype, copy=False)
+    with using_device(device):
+        return made.astype(dtype) if made is data else made.astype(dtype, copy=False)
+
+
+def frozen(array: Any) -> bool:
+    """Whether an array may not be written to: it is read-only, or repeats values without a copy.
+
+    Example:
+        >>> frozen(np.zeros(2)), frozen(np.broadcast_to(np.zeros(()), (2,)))
+        (False, True)
+    """
+    if array.__class__ is np.ndarray:
+        return not array.flags.writeable
+    return any(stride == 0 and n > 1 for stride, n in zip(array.strides, array.shape, strict=True))
+
+
+def added(a: Any, b: Any) -> Any:
+    """The sum of two arrays of one shape, in at least float32 (S23).
+
+    Example:
+        >>> added(np.ones(2, np.float16), np.ones(2, np.float16))
+        array([2., 2.], dtype=float32)
+    """
+    dtype = float64 if float64 in (a.dtype, b.dtype) else float32
+    if not on_gpu(a):
+        # Of arrays without axes NumPy makes a scalar, which `+=` would not change.
+        return np.asarray(np.add(a, b, dtype=dtype))
+    return raw_on_device(REGISTRY["add"], a.astype(dtype, copy=False), b.astype(dtype, copy=False))
