@@ -30,6 +30,7 @@ class Packed(NamedTuple):
         codec: What codes and scales are.
         extents: Block extents of the trailing axes; () for the whole tensor.
         shape: The storage shape.
+        order: The storage axis of each axis of a permuted view; None where they agree.
     """
 
     words: Any
@@ -38,6 +39,7 @@ class Packed(NamedTuple):
     codec: Codec
     extents: tuple[int, ...]
     shape: tuple[int, ...]
+    order: tuple[int, ...] | None = None
 
 
 Operand = Any  # a Packed, or an array of floats

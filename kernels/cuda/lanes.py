@@ -1,0 +1,207 @@
+"""The walk of map kernels by lanes: a thread takes neighbours with wide loads, threads share a block."""
+
+from __future__ import annotations
+
+from .block import cutting_encoder
+from .lines import (
+    Lines,
+    called,
+    coordinates,
+    divided,
+    indented,
+    place,
+    published,
+    scale_number,
+    single,
+    whole_tensor,
+)
+from .task import HALVES, WORD, Input, Output, Task
+
+CODES = 4  # a call of a decoder or encoder
+
+
+def lanes_body(task: Task) -> Lines:
+    """The body of the kernel: every thread walks lanes, all threads of a block of threads together."""
+    amax = task.output.kind == "amax"
+    lines = ["most, highest = ZERO, ZERO"] if amax else []
+    lines += whole_tensor(task) if task.output.is_packed else []
+    lines += [
+        "first = I(cuda.blockIdx.x) * I(cuda.blockDim.x)",
+        "step = I(cuda.gridDim.x) * I(cuda.blockDim.x)",
+        "while first < count:",
+        "    lane = first + I(cuda.threadIdx.x)",
+        "    active = lane < count",
+        "    at = lane if active else I(0)",
+    ]
+    body = _located(task)
+    for each in task.inputs:
+        body += _loaded(task, each)
+    for each in task.inputs:
+        body += _decoded(task, each)
+    body += [f"y{k} = {called(task, _names(task, k))}" for k in range(task.values)]
+    body += _written(task)
+    lines += indented([*body, "first += step"])
+    return [*lines, *published()] if amax else lines
+
+
+def _located(task: Task) -> Lines:
+    """``col``: the lane's number in its line, and the line's coordinates."""
+    if task.rank == 1:
+        return ["col = at"]
+    return [f"line = {divided(task, 'at', 'last')}", "col = at - line * last", *coordinates(task, "line")]
+
+
+def _names(task: Task, k: int) -> dict[int, str]:
+    return {each.place: f"v{each.place}" if each.repeats else f"v{each.place}_{k}" for each in task.inputs}
+
+
+def _loaded(task: Task, each: Input) -> Lines:
+    """The loads of an operand, before anything waits for them."""
+    at = each.place
+    if each.repeats:
+        return single(task, each, "I(0)", f"v{at}")
+    base = place(task, each)
+    if not each.width:
+        return [f"o{at} = {base} + col * {task.values}"] + [
+            f"v{at}_{k} = read{at}(x{at}, o{at} + {k})" for k in range(task.values)
+        ]
+    share = {"float16": 2, "bfloat16": 2, "bool": 4}.get(each.kind, 1)
+    count = words_a_lane(each, task.values)
+    start = base if share == 1 else f"(({base}) >> {share.bit_length() - 1})"
+    pointer = f"w{at}" if each.is_packed else f"x{at}"
+    lines = [f"o{at} = {start} + col * {count}"]
+    for k in range(0, count, each.width):
+        names = ", ".join(f"r{at}_{k + i}" for i in range(each.width))
+        load = f"load{each.width}({pointer}, o{at} + {k})" if each.width > 1 else f"{pointer}[o{at} + {k}]"
+        lines.append(f"{names} = {load}")
+    if each.is_packed:
+        level = f"t{at}" if each.kind.two_level else f"s{at}"
+        lines.append(f"z{at} = scale{at}(s{at}, {_lane_scale(task, each)}, {level})")
+    return lines
+
+
+def _lane_scale(task: Task, each: Input) -> str:
+    """The scale of a lane's values, all of one block."""
+    extent = each.moves[-1].extent
+    lanes = each._replace(moves=(*each.moves[:-1], each.moves[-1]._replace(extent=extent // task.values)))
+    return scale_number(task, lanes, "col")
+
+
+def words_a_lane(each: Input | Output, values: int) -> int:
+    """32-bit words of an operand's values, or of a result's."""
+    bits = each.kind.element.bits if each.is_packed else {"float32": 32, "bool": 8}.get(each.kind, 16)
+    return int(values * bits // WORD)
+
+
+def _decoded(task: Task, each: Input) -> Lines:
+    """The values of what was loaded."""
+    at, lines = each.place, []
+    if each.repeats or not each.width:
+        return []
+    if each.kind == "float32":
+        return [f"v{at}_{k} = r{at}_{k}" for k in range(task.values)]
+    if each.kind == "bool":
+        return [
+            f"v{at}_{k} = U(r{at}_{k // 4} & U({0xFF << 8 * (k % 4)})) != ZERO" for k in range(task.values)
+        ]
+    if each.kind in HALVES:
+        for k in range(0, task.values, 2):
+            lines.append(f"v{at}_{k}, v{at}_{k + 1} = pair{at}(r{at}_{k // 2})")
+        return lines
+    bits = each.kind.element.bits
+    for k in range(0, task.values, CODES):
+        names = ", ".join(f"q{at}_{k + i}" for i in range(CODES))
+        lines.append(f"{names} = quad{at}({_chunk(f'r{at}', k * bits, CODES * bits)})")
+        lines += [f"v{at}_{k + i} = F(q{at}_{k + i} * z{at})" for i in range(CODES)]
+    return lines
+
+
+def _chunk(words: str, first: int, bits: int) -> str:
+    """``bits`` bits from bit ``first`` on of a lane's words, in the low bits of a word."""
+    word, shift = divmod(first, WORD)
+    low = f"{words}_{word}" if not shift else f"U({words}_{word} >> U({shift}))"
+    if shift + bits <= WORD:
+        return low
+    return f"U({low} | U({words}_{word + 1} << U({WORD - shift})))"
+
+
+def _written(task: Task) -> Lines:
+    """Write the values ``y0``, ``y1``, … of a lane."""
+    output = task.output
+    if output.kind == "amax":
+        # Lanes beyond the last hold the first one's values, which don't change the maximum.
+        return [f"most, highest = note_finite(most, highest, y{k})" for k in range(task.values)]
+    if output.is_packed:
+        return _encoded(task)
+    if output.kind == "float32":
+        return _stored(output, task, [f"y{k}" for k in range(task.values)], "out")
+    if output.kind == "bool":
+        lines = [
+            f"o{k} = {' | '.join(f'(U({1 << 8 * i}) if y{4 * k + i} else ZERO)' for i in range(4))}"
+            for k in range(task.values // 4)
+        ]
+    else:
+        lines = [f"o{k} = to_pair(y{2 * k}, y{2 * k + 1})" for k in range(task.values // 2)]
+    return lines + _stored(output, task, [f"o{k}" for k in range(len(lines))], "out")
+
+
+def _stored(output: Output, task: Task, names: list[str], pointer: str) -> Lines:
+    """Store words next to each other, as many at a time as can be."""
+    count = len(names)
+    width = next(width for width in (4, 2, 1) if count % width == 0)
+    lines = ["if active:", f"    here = at * {count}"]
+    for k in range(0, count, width):
+        values = ", ".join(names[k : k + width])
+        target = f"{pointer}, here + {k}, {values}"
+        lines.append(f"    store{width}({target})" if width > 1 else f"    {pointer}[here + {k}] = {values}")
+    return lines
+
+
+def _encoded(task: Task) -> Lines:
+    """Measure the block, choose its scale, encode and store."""
+    output, bits = task.output, task.output.kind.element.bits
+    lanes = output.block // task.values
+    lines = []
+    if output.block:
+        lines.append("most, highest = ZERO, ZERO")
+        lines += [f"most, highest = note(most, highest, y{k})" for k in range(task.values)]
+        distance = 1
+        while distance < lanes:
+            lines.append(f"most = max(most, shuffle_xor(most, {distance}))")
+            if output.kind.nonfinite == "saturate":
+                lines.append(f"highest = max(highest, shuffle_xor(highest, {distance}))")
+            distance *= 2
+        lines.append("stored, factor, limit = choose(measured(most, highest), NOTHING, p, q, level)")
+    lines += _codes(task)
+    words = _packed(bits, task.values)
+    lines += [f"o{k} = {word}" for k, word in enumerate(words)]
+    lines += _stored(output, task, [f"o{k}" for k in range(len(words))], "words")
+    if output.block:
+        group = f" and at & {lanes - 1} == 0" if lanes > 1 else ""
+        number = divided(task, "at", lanes)
+        lines += [f"if active{group}:", f"    scales[{number}] = stored"]
+    return lines
+
+
+def _codes(task: Task) -> Lines:
+    """``d0``, ``d1``, …: chunks of four codes."""
+    calls = []
+    for k in range(0, task.values, CODES):
+        values = ", ".join(f"y{k + i}" for i in range(CODES))
+        calls.append((f"d{k // CODES} =", f"({values}, factor, limit)"))
+    usual = [f"{name} encode_quad{values}" for name, values in calls]
+    if cutting_encoder(task.output.kind, task.converts) is None:
+        return usual
+    rare = [f"{name} encode_rare{values}" for name, values in calls]
+    return ["if limit == TOP or limit == ZERO:", *indented(usual), "else:", *indented(rare)]
+
+
+def _packed(bits: int, values: int) -> list[str]:
+    """The words of a lane's codes, of chunks of four in ``d0``, ``d1``, …"""
+    words: list[list[str]] = [[] for _ in range(values * bits // WORD)]
+    for chunk in range(values // CODES):
+        word, shift = divmod(chunk * CODES * bits, WORD)
+        words[word].append(f"U(d{chunk} << U({shift}))" if shift else f"d{chunk}")
+        if shift + CODES * bits > WORD:
+            words[word + 1].append(f"U(d{chunk} >> U({WORD - shift}))")
+    return [f"U({' | '.join(parts)})" for parts in words]

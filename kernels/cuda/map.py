@@ -1,0 +1,289 @@
+"""Element-wise expressions over packed and float operands, decoded, computed and encoded in one launch.
+
+Values are float32 in between, rounded step by step as written: the result has the bits of decoding every
+operand, computing with dense arrays and encoding. Results with one scale for the whole tensor, or with one
+over the blocks', take two launches: the largest magnitude first, of values that are then computed again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import prod
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ...errors import ShapeError
+from ..codec import Codec
+from .axes import Shape, Span, collapse, logical_shape, spans_of
+from .block import needs_more
+from .decode import CONVERTS, decoding
+from .items import BLOCK
+from .launch import SIMULATED, Kernel, current_device, device_capability, grid, library
+from .operand import Packed, scale_bits
+from .source import map_kernel
+from .task import WORD, Input, Output, Task, moves_of, step_arguments
+from .trace import Expression
+
+Array = Any
+THREADS = 32 if SIMULATED else 256
+# Blocks a multiprocessor; 0 gives every lane a thread of its own.
+WAVES = 0
+MOST_LANES = 32
+SMALL = 1 << 31
+
+# Launches by everything that decides them; an entry holds its codecs, whose identity is part of the key.
+_launches: dict[tuple[Any, ...], Launches] = {}
+LAUNCHES = 4096
+
+
+class Launch(NamedTuple):
+    """A kernel, how it is launched, and the integers that follow the arrays and numbers."""
+
+    task: Task
+    kernel: Kernel
+    blocks: int
+    integers: tuple[int, ...]
+
+
+class Launches(NamedTuple):
+    """What one call launches.
+
+    Attributes:
+        held: Objects whose identity is part of the key.
+        measure: The largest magnitude first, for results that need it.
+        write: The result.
+    """
+
+    held: tuple[Any, ...]
+    measure: Launch | None
+    write: Launch
+
+
+def mapped(expression: Expression, operands: Sequence[Any], numbers: Sequence[float], out: Any) -> None:
+    """Compute an expression element by element, in one launch.
+
+    Args:
+        expression: Of ``traced``.
+        operands: By their numbers in the expression: Packed, or arrays of float32, float16, bfloat16 and
+            bool, any strides; they broadcast to the result. None where the expression reads none.
+        numbers: By their numbers in the expression.
+        out: A contiguous array of float32, float16, bfloat16 or bool, or a Packed with contiguous arrays of
+            a codec that ``encodes`` allows. It is written, the tensor scale of two levels too.
+
+    Raises:
+        ShapeError: If an operand doesn't broadcast to the result.
+
+    Example:
+        >>> from autoq.kernels.cuda.trace import traced
+        >>> out = np.zeros(3, np.float32)
+        >>> if SIMULATED:
+        ...     mapped(traced(np.add, "ff").expression, [out + 1, out + 2], (), out)
+    """
+    shape = logical_shape(out)
+    if not prod(shape):
+        return
+    key: tuple[Any, ...] = (expression, THREADS, WAVES, 0 if SIMULATED else current_device(), signature(out))
+    key += tuple([signature(operand) for operand in operands])
+    found = _launches.get(key)
+    if found is None:
+        if len(_launches) >= LAUNCHES:
+            _launches.clear()
+        found = _launches[key] = planned(expression, operands, out)
+    used = [numbers[step[1]] for step in expression.steps if step[0] == "number"]
+    amax = None
+    if found.write.task.output.needs_amax:
+        amax = library().zeros(2, np.uint32)
+    for launch in found[1:]:
+        if launch is not None:
+            _launched(launch, operands, out, amax, used)
+
+
+def signature(operand: Any) -> Any:
+    """What a launch depends on of an operand or a result."""
+    if operand is None:
+        return None
+    if operand.__class__ is Packed:
+        words, scales = operand.words, operand.scales
+        return (
+            id(operand.codec), operand.extents, operand.shape, operand.order, words.strides, scales.strides,
+            scales.dtype.char, alignment(words),
+        )  # fmt: skip
+    return operand.dtype.char, operand.shape, operand.strides, alignment(operand)
+
+
+def alignment(array: Array) -> int:
+    """Bytes that an array's first element is beyond a multiple of 16."""
+    address = array.__array_interface__["data"][0] if SIMULATED else array.data.ptr
+    return int(address) & 15
+
+
+def encodes(codec: Codec, extents: tuple[int, ...]) -> bool:
+    """Whether results can be encoded in the launch that computes them.
+
+    Args:
+        codec: Of the result.
+        extents: Its block extents; () for the whole tensor.
+    """
+    if needs_more(codec) or len(extents) > 1 or codec.given or (codec.two_level and not extents):
+        return False
+    block = extents[0] if extents else BLOCK
+    return block * codec.element.bits % WORD == 0 and block <= MOST_LANES * 16
+
+
+def planned(expression: Expression, operands: Sequence[Any], out: Any) -> Launches:
+    """The launches of a call."""
+    shape = logical_shape(out)
+    used = [step[1] for step in expression.steps if step[0] in ("operand", "truth")]
+    chosen = {i: operands[i] for i in sorted(used)}
+    for operand in chosen.values():
+        _check_broadcast(logical_shape(operand), shape)
+    held = tuple(operand.codec for operand in [*chosen.values(), out] if isinstance(operand, Packed))
+    if isinstance(out, Packed):
+        output = Output(out.codec, out.extents[0] if out.extents else 0)
+    else:
+        output = Output(out.dtype.name)
+    write = _planned(expression, chosen, output, shape, out)
+    measure = None
+    if output.needs_amax:
+        measure = _planned(expression, chosen, Output("amax"), shape, None)
+    return Launches(held, measure, write)
+
+
+def _check_broadcast(own: Shape, shape: Shape) -> None:
+    tail = shape[len(shape) - len(own) :]
+    if len(own) > len(shape) or any(n not in (1, m) for n, m in zip(own, tail, strict=True)):
+        raise ShapeError(
+            f"map: an operand of shape {own} for a result of {shape}",
+            "shapes that broadcast to the result's",
+            "Pass out of the broadcast shape.",
+        )
+
+
+def _planned(
+    expression: Expression, operands: dict[int, Any], output: Output, shape: Shape, out: Any
+) -> Launch:
+    """One kernel over operands: by lanes where they allow it, else by items."""
+    spans = [spans_of(operand, shape) for operand in operands.values()]
+    walked = [*spans, _result_spans(shape, output, out)]
+    lengths, collapsed = collapse(shape, walked)
+    values = next((v for v in _wishes(operands, output) if _fits(v, lengths, collapsed, operands, output)), 0)
+    inputs = tuple(
+        _input(number, operand, own, values)
+        for (number, operand), own in zip(operands.items(), collapsed, strict=False)
+    )
+    last, lines = lengths[-1], prod(lengths[:-1])
+    if values:
+        count, integers = lines * last // values, [last // values]
+    elif output.is_packed:
+        per_line = -(-last // (output.block or BLOCK))
+        count, integers = lines * per_line, [last, per_line]
+    else:
+        count, integers = lines * last, [last]
+    converts = SIMULATED or device_capability(current_device()) >= CONVERTS
+    small = max(count, last) < SMALL
+    task = Task(expression, inputs, output, len(lengths), values, small, converts)
+    integers = [count, *integers, *lengths[1:-1], *step_arguments(task, collapsed)]
+    return Launch(task, map_kernel(task), grid(count, THREADS, WAVES), tuple(integers))
+
+
+def _result_spans(shape: Shape, output: Output, out: Any) -> list[Span]:
+    """The result along its axes: contiguous, whatever its kind; it keeps packed lines whole."""
+    if isinstance(out, Packed):
+        return spans_of(out, shape)
+    return [Span(prod(shape[axis + 1 :])) for axis in range(len(shape))]
+
+
+def _wishes(operands: dict[int, Any], output: Output) -> tuple[int, ...]:
+    """How many values a lane should take, best first: 16 bytes of the widest array, at least a few words."""
+    widest = max(_bits(operand) for operand in operands.values())
+    if not output.is_packed and output.kind != "amax":
+        widest = max(widest, {"float32": 32, "bool": 8}.get(output.kind, 16))
+    return (4, 8, 16) if widest == 32 else ((8, 16, 4) if widest == 16 else (16, 8, 4))
+
+
+def _bits(operand: Any) -> int:
+    if isinstance(operand, Packed):
+        return operand.codec.element.bits
+    return int(operand.itemsize) * 8
+
+
+def _fits(
+    values: int, lengths: Shape, spans: list[list[Span]], operands: dict[int, Any], output: Output
+) -> bool:
+    """Whether lanes of so many values work: whole blocks, whole words, operands along the last axis."""
+    last = lengths[-1]
+    if last % values:
+        return False
+    if output.is_packed:
+        lanes, over = divmod(output.block, values)
+        if values * output.kind.element.bits % WORD or over or lanes > MOST_LANES or lanes & (lanes - 1):
+            return False
+        if output.block and last % output.block or last * output.kind.element.bits % WORD:
+            return False
+    for operand, own in zip(operands.values(), spans, strict=False):
+        end = own[-1]
+        if isinstance(operand, Packed):
+            bits = operand.codec.element.bits
+            along = end.step == bits and values * bits % WORD == 0 and end.extent % values == 0
+            along = along or (end.step == bits and values * bits % WORD == 0 and not end.scale)
+            if not along and (end.step or end.scale):
+                return False
+        elif end.step not in (0, 1):
+            return False
+    return True
+
+
+def _input(number: int, operand: Any, spans: list[Span], values: int) -> Input:
+    """An operand as the kernel reads it."""
+    if isinstance(operand, Packed):
+        bits = operand.codec.element.bits
+        moves = moves_of(spans, bits)
+        units, count = [span.step // WORD for span in spans[:-1]], values * bits // WORD
+        width = _width(count, units, operand.words) if values and moves[-1].step else 0
+        return Input(number, decoding(operand.codec), moves, width)
+    name, share = operand.dtype.name, 4 // operand.itemsize
+    moves = moves_of(spans)
+    steps = [span.step for span in spans[:-1]]
+    if not values or not moves[-1].step or any(step % share for step in steps) or alignment(operand) % 4:
+        return Input(number, name, moves)
+    return Input(number, name, moves, _width(values // share, [step // share for step in steps], operand))
+
+
+def _width(count: int, steps: Sequence[int], array: Array) -> int:
+    """Words of a load: what a lane's words, the steps between lines and the first address allow."""
+    at = alignment(array) // 4
+    return next(w for w in (4, 2, 1) if count % w == 0 and at % w == 0 and all(s % w == 0 for s in steps))
+
+
+def _launched(launch: Launch, operands: Sequence[Any], out: Any, amax: Array, numbers: list[float]) -> None:
+    arguments: list[Any] = []
+    for each in launch.task.inputs:
+        operand = operands[each.place]
+        if each.is_packed:
+            level = (operand.tensor_scale,) if each.kind.two_level else ()
+            arguments += [operand.words, _scales(operand.scales), *level]
+        else:
+            arguments.append(_array(operand, each.kind, each.width))
+    output = launch.task.output
+    if output.kind == "amax":
+        arguments.append(amax)
+    elif output.is_packed:
+        level = (out.tensor_scale,) if output.kind.two_level else ()
+        arguments += [out.words, _scales(out.scales), *level, *((amax,) if output.needs_amax else ())]
+    else:
+        arguments.append(_array(out, output.kind, launch.task.values))
+    launch.kernel(launch.blocks, THREADS, *arguments, *numbers, *launch.integers)
+
+
+def _scales(scales: Array) -> Array:
+    return scale_bits(scales) if SIMULATED else scales
+
+
+def _array(array: Array, kind: str, wide: Any) -> Array:
+    """An array as the simulator reads it: as elements of the pointer's type."""
+    if not SIMULATED or kind == "float32":
+        return array
+    if kind == "bool":
+        return array.view(np.uint32 if wide else np.uint8)
+    return array.view(np.uint32 if wide else np.uint16)
