@@ -18,6 +18,7 @@ import time
 import traceback
 from pathlib import Path
 
+import gpu
 from gpu import tables
 from report import write_section
 
@@ -26,6 +27,7 @@ SECTIONS = (
     *("matmul", "vector", "optimizer", "latency", "training"),
 )
 HERE = Path(__file__).parent
+FIGURES = HERE / "gpu_results.json"  # what docs/roofline.py draws
 LIMIT = 180  # seconds a section
 GRACE = 20
 
@@ -103,6 +105,7 @@ def _mark(path: Path, state: str) -> None:
 
 def run_all(names: list[str], options: argparse.Namespace) -> None:
     """Run sections one after the other, each within its time."""
+    gpu.__path__ += os.environ.get("AUTOQ_BENCH_SECTIONS", "").split(os.pathsep)  # sections kept elsewhere
     device = prepare()
     if device:
         options.out.mkdir(parents=True, exist_ok=True)
@@ -180,7 +183,7 @@ def check_device() -> None:
 
 
 def write_down(sections: list[dict], folder: Path) -> None:
-    """Put measured sections into RESULTS.md and into the folder, with the machine they were measured on."""
+    """Put measured sections into RESULTS.md, the figures of the docs and the folder, with their machine."""
     path = folder / "machine.txt"
     measured = [section for section in sections if section["device"] and not section["quick"]]
     if not path.exists() or not measured:
@@ -190,6 +193,9 @@ def write_down(sections: list[dict], folder: Path) -> None:
         body = f"{tables.markdown(section)}\n\n{path.read_text()}"
         (folder / f"{section['section']}.md").write_text(body)
         write_section(f"gpu {section['section']}", body)
+    kept = json.loads(FIGURES.read_text()) if FIGURES.exists() else {}
+    kept |= {section["section"]: {**section, "machine": path.read_text()} for section in measured}
+    FIGURES.write_text(json.dumps(kept, indent=1) + "\n")
 
 
 if __name__ == "__main__":

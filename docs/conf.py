@@ -11,6 +11,7 @@ DOCS = Path(__file__).parent
 sys.path.insert(0, str(DOCS))
 
 import generate  # noqa: E402
+import roofline  # noqa: E402
 
 import autoq  # noqa: E402
 
@@ -20,8 +21,9 @@ copyright = f"2025, {author}"
 release = autoq.__version__
 
 extensions = ["myst_nb", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "sphinx.ext.viewcode"]
-SCRIPTS = ["conf.py", "conftest.py", "generate.py", "layout_table.py"]
-exclude_patterns = ["_build", *SCRIPTS, "generated/formats_table.md"]
+SCRIPTS = ["conf.py", "conftest.py", "generate.py", "layout_table.py", "roofline.py"]
+INCLUDED = ["generated/formats_table.md", "generated/performance_measured.md"]
+exclude_patterns = ["_build", *SCRIPTS, *INCLUDED]
 html_theme = "furo"
 html_title = "autoq"
 html_static_path = ["style"]
@@ -61,3 +63,4 @@ def _without_last_line(app: Any, page: str, source: list[str]) -> None:
 
 copy_tutorials()
 generate.write_pages(DOCS / "generated")
+roofline.write_pages(DOCS / "generated")
