@@ -18,7 +18,8 @@ from typing import Any
 import numpy as np
 
 from autoq import devices
-from autoq.arguments import Arguments
+from autoq.captured_arguments import Arguments
+from autoq.captured_state import Watch, check_same
 from autoq.context import current, observing
 from autoq.errors import ArgumentError, CaptureError
 from autoq.random import drawing
@@ -27,7 +28,6 @@ from autoq.storage import QTensor
 from autoq.tape.node import LEAF
 from autoq.tape.tensor import Tensor
 from autoq.tape.trees import leaves, mapped
-from autoq.watching import Watch, check_same
 
 SLOTS = 8  # steps that the host may be ahead of the device
 
