@@ -103,15 +103,18 @@ class Captured:
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Run, record or replay the step."""
+        graph = self._graph
+        if graph is not None:
+            with devices.using_device(graph.arguments.device):
+                graph.arguments.take(args, kwargs)
+                result = graph.replay()
+            self.replays += 1
+            return result
         device = self._device or _device_of((args, kwargs))
         if device == "cpu":
             return self.step(*args, **kwargs)
         with devices.using_device(device):
-            if self._graph is None:
-                return self._begin(Arguments(self._signature, args, kwargs, device))
-            self._graph.arguments.take(args, kwargs)
-            self.replays += 1
-            return self._graph.replay()
+            return self._begin(Arguments(self._signature, args, kwargs, device))
 
     def _begin(self, arguments: Arguments) -> Any:
         """A call before there is a graph: one that warms up, or the one that records."""
@@ -247,7 +250,7 @@ class _Graph:
         """A copy on the device that is made at once, by a stream that isn't captured."""
         with self.beside:
             made = self.cupy.empty(array.shape, array.dtype)
-            made.set(np.ascontiguousarray(array), stream=self.beside)
+            made.set(np.asarray(array, order="C"), stream=self.beside)
             self.beside.synchronize()
         return made
 
@@ -265,7 +268,8 @@ class _Uploads:
         """The function that copies a host array to a device array, within one step."""
         number = self.turn = (self.turn + 1) % SLOTS
         held, event = self.slots[number], self.events[number]
-        event.synchronize()  # the copies of the step that had this slot are over
+        if held:
+            event.synchronize()  # the copies of the step that had this slot are over
         stream = self.cupy.cuda.get_current_stream()
 
         def upload(device: Any, host: np.ndarray) -> None:
@@ -279,7 +283,8 @@ class _Uploads:
 
         used: list[int] = []
         yield upload
-        event.record(stream)
+        if used:
+            event.record(stream)
 
 
 @contextmanager

@@ -134,7 +134,7 @@ class Arguments:
         if devices.on_gpu(value):
             xp.copyto(held, value)
         else:
-            held.set(np.ascontiguousarray(value), stream=xp.cuda.get_current_stream())
+            held.set(np.asarray(value, order="C"), stream=xp.cuda.get_current_stream())
 
 
 def named(signature: inspect.Signature | None, args: Any, kwargs: Any) -> list[tuple[str, Any]]:

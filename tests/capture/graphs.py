@@ -192,6 +192,20 @@ def _noted(function: Callable[..., Any]) -> Callable[..., Any]:
     return called
 
 
+def _checked_set(function: Callable[..., Any]) -> Callable[..., Any]:
+    """CuPy's conditions of ``set``, and its refusal on the captured stream."""
+
+    def called(self: ndarray, array: np.ndarray, stream: Any = None) -> None:
+        assert isinstance(array, np.ndarray)
+        assert (array.shape, array.dtype) == (self.shape, self.dtype)
+        assert self._array.flags.c_contiguous or self._array.flags.f_contiguous
+        if (stream or _State.streams[-1]) is _State.captured:
+            raise CUDARuntimeError("a copy from memory of the host that isn't kept")
+        function(self, array)
+
+    return called
+
+
 HOST_COPIES: list[Any] = []
 
 
@@ -234,6 +248,7 @@ def install() -> None:
     ndarray.__new__ = lambda cls, *args, **kwargs: _announced(new(cls, *args, **kwargs))
     ndarray._view = lambda self, array: _announced(view(self, array))
     standin.computed = standin_array.computed = _noted(standin_array.computed)
+    ndarray.set = _checked_set(ndarray.set)
     for name in METHODS:
         setattr(ndarray, name, _noted(getattr(ndarray, name)))
     for name in FUNCTIONS:

@@ -85,6 +85,13 @@ def test_numpy_batches_are_copied_to_the_device() -> None:
     assert losses(eager.step, batches(5)) == losses(step, arrays)
 
 
+def test_packed_batches_of_the_cpu_are_copied_to_the_device() -> None:
+    step = aq.capture(lambda q: q.dequantize() * 2, device="cuda")
+    for x in batches(4):
+        packed = aq.QTensor.quantize(x.numpy(), aq.nvfp4)
+        assert np.array_equal(step(packed).numpy(), packed.dequantize() * 2)
+
+
 def test_nests_of_arguments() -> None:
     eager, captured = Descent(), Descent()
 
@@ -173,15 +180,15 @@ def test_functions_are_called_each_time() -> None:
     assert len(calls) == 4  # all but the warm-up
 
 
-def test_constants_from_the_host() -> None:
+@pytest.mark.parametrize("array", [np.arange(32, dtype=np.float32), np.asarray(3.0, np.float32)])
+def test_constants_from_the_host(array: np.ndarray) -> None:
     def step(x: aq.Tensor) -> aq.Tensor:
         made = recording()
-        array = np.arange(32, dtype=np.float32)
         return x + (on_gpu(array) if made is None else aq.tensor(made.constant(array)))
 
     captured = aq.capture(step)
     for x in batches(4):
-        assert np.array_equal(captured(x).numpy(), x.numpy() + np.arange(32, dtype=np.float32))
+        assert np.array_equal(captured(x).numpy(), x.numpy() + array)
 
 
 def test_a_draw_is_refused_as_a_number_on_the_host() -> None:
