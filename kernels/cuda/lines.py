@@ -20,17 +20,19 @@ def divided(task: Task, a: str, b: str | int) -> str:
     return f"I({kind}({a}) // {kind}({b}))"
 
 
-def coordinates(task: Task, line: str) -> Lines:
-    """``c0``, ``c1``, …: where a line is along the axes before the last."""
-    axes = task.rank - 1
-    lines = [f"rest = {line}"] if axes else []
-    for axis in range(axes - 1, 0, -1):
+def coordinates(task: Task, index: str, first: int = 0, stop: int | None = None) -> Lines:
+    """``c0``, ``c1``, …: where an index is along some axes, by default those before the last."""
+    stop = task.rank - 1 if stop is None else stop
+    if stop <= first:
+        return []
+    lines = [f"rest = {index}"]
+    for axis in range(stop - 1, first, -1):
         lines += [
             f"above = {divided(task, 'rest', f'n{axis}')}",
             f"c{axis} = rest - above * n{axis}",
             "rest = above",
         ]
-    return [*lines, "c0 = rest"] if axes else lines
+    return [*lines, f"c{first} = rest"]
 
 
 def place(task: Task, each: Input, last: str = "0") -> str:

@@ -134,10 +134,7 @@ def encodes(codec: Codec, extents: tuple[int, ...]) -> bool:
 def planned(expression: Expression, operands: Sequence[Any], out: Any) -> Launches:
     """The launches of a call."""
     shape = logical_shape(out)
-    used = [step[1] for step in expression.steps if step[0] in ("operand", "truth")]
-    chosen = {i: operands[i] for i in sorted(used)}
-    for operand in chosen.values():
-        _check_broadcast(logical_shape(operand), shape)
+    chosen = chosen_operands(expression, operands, shape)
     held = tuple(operand.codec for operand in [*chosen.values(), out] if isinstance(operand, Packed))
     if isinstance(out, Packed):
         output = Output(out.codec, out.extents[0] if out.extents else 0)
@@ -148,6 +145,14 @@ def planned(expression: Expression, operands: Sequence[Any], out: Any) -> Launch
     if output.needs_amax:
         measure = _planned(expression, chosen, Output("amax"), shape, None)
     return Launches(held, measure, write)
+
+
+def chosen_operands(expression: Expression, operands: Sequence[Any], shape: Shape) -> dict[int, Any]:
+    """The operands that an expression reads, by number; ShapeError for one that doesn't broadcast."""
+    used = sorted(step[1] for step in expression.steps if step[0] in ("operand", "truth"))
+    for i in used:
+        _check_broadcast(logical_shape(operands[i]), shape)
+    return {i: operands[i] for i in used}
 
 
 def _check_broadcast(own: Shape, shape: Shape) -> None:
@@ -169,7 +174,7 @@ def _planned(
     lengths, collapsed = collapse(shape, walked)
     values = next((v for v in _wishes(operands, output) if _fits(v, lengths, collapsed, operands, output)), 0)
     inputs = tuple(
-        _input(number, operand, own, values)
+        input_of(number, operand, own, values)
         for (number, operand), own in zip(operands.items(), collapsed, strict=False)
     )
     last, lines = lengths[-1], prod(lengths[:-1])
@@ -234,8 +239,8 @@ def _fits(
     return True
 
 
-def _input(number: int, operand: Any, spans: list[Span], values: int) -> Input:
-    """An operand as the kernel reads it."""
+def input_of(number: int, operand: Any, spans: list[Span], values: int = 0) -> Input:
+    """An operand as the kernel reads it: by lanes of so many values, or one by one."""
     if isinstance(operand, Packed):
         bits = operand.codec.element.bits
         moves = moves_of(spans, bits)
@@ -256,15 +261,21 @@ def _width(count: int, steps: Sequence[int], array: Array) -> int:
     return next(w for w in (4, 2, 1) if count % w == 0 and at % w == 0 and all(s % w == 0 for s in steps))
 
 
-def _launched(launch: Launch, operands: Sequence[Any], out: Any, amax: Array, numbers: list[float]) -> None:
+def array_arguments(task: Task, operands: Sequence[Any]) -> list[Any]:
+    """The operands' arrays, as a kernel takes them."""
     arguments: list[Any] = []
-    for each in launch.task.inputs:
+    for each in task.inputs:
         operand = operands[each.place]
         if each.is_packed:
             level = (operand.tensor_scale,) if each.kind.two_level else ()
             arguments += [operand.words, _scales(operand.scales), *level]
         else:
             arguments.append(_array(operand, each.kind, each.width))
+    return arguments
+
+
+def _launched(launch: Launch, operands: Sequence[Any], out: Any, amax: Array, numbers: list[float]) -> None:
+    arguments = array_arguments(launch.task, operands)
     output = launch.task.output
     if output.kind == "amax":
         arguments.append(amax)

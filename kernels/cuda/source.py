@@ -22,6 +22,7 @@ from .intrinsics import load2, load4, shuffle_xor, store2, store4
 from .items import items_body
 from .lanes import lanes_body
 from .launch import kernel
+from .lines import indented
 from .operand import code_reader, decoder, effective, float_reader, float_writer
 from .quantize_block import chooser, combiner, encoder
 from .quantize_instructions import atomic_max
@@ -45,7 +46,16 @@ def map_kernel(task: Task) -> tuple[Callable[..., Any], tuple[str, ...]]:
 def text_of(task: Task) -> tuple[str, Names]:
     """The functions ``compute`` and ``mapped`` as text, and what they use."""
     text, names = source_of(task.expression)
-    names |= {
+    names |= names_of(task)
+    body = lanes_body(task) if task.values else items_body(task)
+    parameters = ", ".join(name for name, _ in parameters_of(task))
+    lines = [text, "", f"def mapped({parameters}):", *indented(body)]
+    return "\n".join(lines) + "\n", names
+
+
+def names_of(task: Task) -> Names:
+    """What the text of a kernel names, besides the functions of its expression."""
+    names: Names = {
         "cuda": None, "I": np.int64, "W": np.uint64, "F": F, "U": U, "ZERO": ZERO, "INFINITY": INFINITY,
         "real": real, "load2": load2, "load4": load4, "store2": store2, "store4": store4,
         "shuffle_xor": shuffle_xor, "atomic_max": atomic_max, "note_finite": note_finite,
@@ -53,11 +63,7 @@ def text_of(task: Task) -> tuple[str, Names]:
     }  # fmt: skip
     for each in task.inputs:
         names |= {f"{name}{each.place}": function for name, function in _reading(each, task).items()}
-    names |= _writing(task.output, task)
-    body = lanes_body(task) if task.values else items_body(task)
-    parameters = ", ".join(name for name, _ in parameters_of(task))
-    lines = [text, "", f"def mapped({parameters}):", *[f"    {line}" for line in body]]
-    return "\n".join(lines) + "\n", names | NAMES
+    return names | _writing(task.output, task) | NAMES
 
 
 def _reading(each: Input, task: Task) -> Names:
@@ -93,7 +99,7 @@ def _writing(output: Output, task: Task) -> Names:
             "TOP": top_bits(codec),
             "factors": tensor_factors(codec),
         }
-    if output.kind in ("amax", "bool"):
+    if output.kind in ("amax", "sum", "bool"):
         return {}
     to_pair = to_halves if output.kind == "float16" else to_bfloats
     return {"write": float_writer(output.kind), "to_pair": to_pair}

@@ -107,15 +107,22 @@ class Task(NamedTuple):
 
 def parameters_of(task: Task) -> list[tuple[str, str]]:
     """Names and types: the operands' arrays, the result's, numbers, lengths, steps."""
-    found: list[tuple[str, str]] = []
-    for each in task.inputs:
-        found += _arrays_of(each)
-    found += _results_of(task.output, bool(task.values))
+    found = array_parameters(task) + _results_of(task.output, bool(task.values))
     found += [(f"p{step[1]}", "float32") for step in task.expression.steps if step[0] == "number"]
     found += [("count", "int64"), ("last", "int64")]
     found += [("per_line", "int64")] if task.output.is_packed and not task.values else []
     found += [(f"n{axis}", "int64") for axis in range(1, task.rank - 1)]
-    return found + [(name, "int64") for _, _, _, name in steps_of(task)]
+    return found + step_parameters(task)
+
+
+def array_parameters(task: Task) -> list[tuple[str, str]]:
+    """Names and types of the operands' arrays."""
+    return [parameter for each in task.inputs for parameter in _arrays_of(each)]
+
+
+def step_parameters(task: Task) -> list[tuple[str, str]]:
+    """Names and types of the operands' steps."""
+    return [(name, "int64") for _, _, _, name in steps_of(task)]
 
 
 def _arrays_of(each: Input) -> list[tuple[str, str]]:

@@ -1,1 +1,5 @@
 """Forwards of ops by kernels for CUDA; imported when an operand on a GPU is first seen."""
+
+from autoq.ops.on_device import elementwise as elementwise
+from autoq.ops.on_device import reduce as reduce
+from autoq.ops.on_device import scatter as scatter

@@ -1,0 +1,151 @@
+"""Sums of expressions over axes: packed operands are decoded where they are added, nothing is decoded whole.
+
+The order of additions depends on shapes alone, and no atomic operation takes part: equal calls have equal
+bits, whatever else the device does and however many multiprocessors it has.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import prod
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from .axes import Shape, Span, collapse, spans_of
+from .launch import SIMULATED, Kernel, current_device, empty, grid
+from .map import SMALL, array_arguments, chosen_operands, input_of, signature
+from .task import Output, Task, step_arguments
+from .totals import Sum, sum_kernel
+from .trace import Expression, traced
+
+WARP, BLOCK = 32, 256
+EACH = 64  # values that a thread adds
+IDENTITY = traced(lambda x: x, "f")
+
+_launches: dict[tuple[Any, ...], SumLaunch] = {}
+LAUNCHES = 4096
+
+
+class SumLaunch(NamedTuple):
+    """How a sum is launched.
+
+    Attributes:
+        held: Objects whose identity is part of the key.
+        task: What is summed.
+        kernel: The kernel.
+        blocks: Blocks, of ``threads``.
+        threads: Threads a block.
+        integers: What follows the divisor.
+        parts: Results a sum; more than one are added in another launch.
+        partial: The results' shape: kept places and parts in either order.
+        axis: The parts' axis.
+    """
+
+    held: tuple[Any, ...]
+    task: Task
+    kernel: Kernel
+    blocks: int
+    threads: int
+    integers: tuple[int, ...]
+    parts: int
+    partial: tuple[int, int]
+    axis: int
+
+
+def summed(
+    expression: Expression,
+    operands: Sequence[Any],
+    numbers: Sequence[float],
+    shape: Shape,
+    axes: tuple[int, ...],
+    divisor: float = 1.0,
+) -> Any:
+    """The sum of an expression over axes, divided by a number.
+
+    Args:
+        expression: Of ``traced``.
+        operands: By their numbers in the expression, as ``mapped`` takes them.
+        numbers: By their numbers in the expression.
+        shape: What the operands broadcast to; no axis is empty.
+        axes: The axes to sum over, from 0 on.
+        divisor: What the sum is divided by.
+
+    Returns:
+        A float32 array of the shape without the axes.
+
+    Example:
+        >>> x = np.ones((2, 3), np.float32)
+        >>> if SIMULATED:
+        ...     summed(traced(np.square, "f").expression, [x], (), (2, 3), (1,))
+    """
+    key: tuple[Any, ...] = (expression, shape, axes, 0 if SIMULATED else current_device())
+    key += tuple([signature(operand) for operand in operands])
+    launch = _launches.get(key)
+    if launch is None:
+        if len(_launches) >= LAUNCHES:
+            _launches.clear()
+        launch = _launches[key] = planned(expression, operands, shape, axes)
+    used = [numbers[step[1]] for step in expression.steps if step[0] == "number"]
+    out = empty(launch.partial, np.float32)
+    last = divisor if launch.parts == 1 else 1.0
+    launch.kernel(
+        launch.blocks,
+        launch.threads,
+        *array_arguments(launch.task, operands),
+        out,
+        *used,
+        last,
+        *launch.integers,
+    )
+    if launch.parts > 1:
+        assert IDENTITY is not None
+        out = summed(IDENTITY.expression, [out], (), launch.partial, (launch.axis,), divisor)
+    return out.reshape(tuple([n for axis, n in enumerate(shape) if axis not in axes]))
+
+
+def planned(
+    expression: Expression, operands: Sequence[Any], shape: Shape, axes: tuple[int, ...]
+) -> SumLaunch:
+    """The launch of a sum."""
+    chosen = chosen_operands(expression, operands, shape)
+    spans = [spans_of(operand, shape) for operand in chosen.values()]
+    stay = [axis for axis in range(len(shape)) if axis not in axes]
+    kept, kept_spans = collapse(*_picked(shape, spans, stay))
+    over, over_spans = collapse(*_picked(shape, spans, list(axes)))
+    walked = [a + b for a, b in zip(kept_spans, over_spans, strict=True)]
+    inputs = tuple(input_of(i, x, own) for (i, x), own in zip(chosen.items(), walked, strict=True))
+    places, length, rank = prod(kept), prod(over), len(kept) + len(over)
+    task = Task(expression, inputs, Output("sum"), rank, 0, places * length < SMALL, False)
+    shared = _runs_along(walked, len(kept)) or places == 1
+    threads = 0 if not shared else (WARP if length <= WARP * EACH else BLOCK)
+    part = EACH * max(threads, 1)
+    parts = -(-length // part)
+    count = places * parts
+    block = (WARP if SIMULATED else BLOCK) if threads < BLOCK else BLOCK
+    integers = [count, parts if shared else places, length, *kept, *over, *step_arguments(task, walked)]
+    held = tuple(each.codec for each in chosen.values() if hasattr(each, "codec"))
+    return SumLaunch(
+        held,
+        task,
+        sum_kernel(Sum(task, len(kept), threads, part)),
+        grid(count * max(threads, 1), block),
+        block,
+        tuple(integers),
+        parts,
+        (places, parts) if shared else (parts, places),
+        1 if shared else 0,
+    )
+
+
+def _picked(shape: Shape, spans: list[list[Span]], axes: list[int]) -> tuple[Shape, list[list[Span]]]:
+    return tuple(shape[axis] for axis in axes), [[own[axis] for axis in axes] for own in spans]
+
+
+def _runs_along(spans: list[list[Span]], kept: int) -> bool:
+    """Whether neighbours in memory are summed, rather than kept: of the first operand that tells."""
+    for own in spans:
+        inner, outer = abs(own[-1].step), abs(own[kept - 1].step)
+        if inner or outer:
+            return bool(inner) and (not outer or inner < outer)
+    return True
