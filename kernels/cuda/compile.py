@@ -76,12 +76,12 @@ def instruction(typing: Callable[..., Any], lowering: Callable[..., Any]) -> Cal
     return mark
 
 
-def numba_cuda() -> Any:
-    """``numba.cuda``, put into the modules that use it."""
+def numba_cuda(seen: Any = None) -> Any:
+    """``numba.cuda``, put into the modules that use it; ``seen`` is put there instead if given."""
     from numba import cuda
 
     for namespace in _namespaces:
-        namespace["cuda"] = cuda
+        namespace["cuda"] = cuda if seen is None else seen
     return cuda
 
 

@@ -15,6 +15,7 @@ import numpy as np
 
 from ...errors import DeviceError
 from .compile import Source, compile_ptx, for_driver, numba_cuda, ptx_of
+from .intrinsics import simulated
 
 SIMULATED = os.environ.get("NUMBA_ENABLE_CUDASIM") == "1"
 OLDEST = (8, 0)
@@ -168,11 +169,21 @@ def grid(items: int, threads: int, waves: int = 0) -> int:
     return max(1, min(blocks, waves * processors()) if waves else blocks)
 
 
+class _Running:
+    """``numba.cuda`` as the simulated kernel sees it, for its functions in other modules too."""
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(simulated(), name)
+
+
+_RUNNING = _Running()
+
+
 def simulate(
     function: Callable[..., Any], blocks: int, threads: int, arguments: tuple[Any, ...], shared: int
 ) -> None:
     """Run a kernel in Numba's simulator, one Python thread a CUDA thread."""
-    cuda = numba_cuda()
+    cuda = numba_cuda(_RUNNING)
     cuda.jit(function)[blocks, threads, 0, shared](*[_flat(argument) for argument in arguments])
 
 
