@@ -404,7 +404,7 @@ def _index(index: Any, shape: tuple[int, ...], masks: bool = True) -> Any:
         if isinstance(part, ndarray | np.ndarray | list) and np.asarray(array).dtype.kind in "iu":
             array = np.asarray(array)
             if array.ndim and axis < len(shape) and shape[axis]:
-                array = array % shape[axis]
+                array = array.astype(np.int64) % shape[axis]
         if part is Ellipsis:
             axis = len(shape) - (after - axis)
         elif part is not None:

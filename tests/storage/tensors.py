@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import os
 from typing import Any
 
 import numpy as np
 from hypothesis import strategies as st
 
+from autoq.devices import same_memory, to_host
 from autoq.schemes import CATALOG, QuantScheme
 from autoq.storage import QTensor
 from autoq.storage.convert import pack, unpack
+
+# The device under test, as AUTOQ_TEST_DEVICE chose it.
+DEVICE = "cpu" if os.environ.get("AUTOQ_TEST_DEVICE", "cpu") == "cpu" else "cuda"
 
 # Blocks that don't fill words, tiles that are not square, blocks across the lines.
 EDGES = {
@@ -52,12 +57,17 @@ def values(shape: tuple[int, ...], seed: int = 0) -> np.ndarray:
     return np.asarray(zeroed, np.float32)
 
 
+def quantized(x: Any, scheme: QuantScheme) -> QTensor:
+    """An array encoded, on the device under test."""
+    return QTensor.quantize(x, scheme).to(DEVICE)
+
+
 @st.composite
 def tensors(draw: Any, scheme_names: Any = names, least: int = 0) -> QTensor:
     """A quantized tensor, sometimes seen through a view: permuted, sliced, flipped."""
     scheme = SCHEMES[draw(scheme_names)]
     shape = draw(shapes(scheme, least))
-    q = QTensor.quantize(values(shape, draw(st.integers(0, 3))), scheme)
+    q = quantized(values(shape, draw(st.integers(0, 3))), scheme)
     if q.ndim > 1 and draw(st.booleans()):
         q = q.permute_dims(draw(st.permutations(range(q.ndim))))
     if q.ndim and q.shape[0] > 2 and draw(st.booleans()):
@@ -68,7 +78,7 @@ def tensors(draw: Any, scheme_names: Any = names, least: int = 0) -> QTensor:
 
 def same_floats(a: Any, b: Any) -> bool:
     """Whether float32 arrays agree bit for bit, NaN with NaN."""
-    a, b = np.asarray(a, np.float32), np.asarray(b, np.float32)
+    a, b = (np.asarray(to_host(x), np.float32) for x in (a, b))
     both_nan = np.isnan(a) & np.isnan(b) if a.shape == b.shape else False
     return a.shape == b.shape and bool(((a.view(np.uint32) == b.view(np.uint32)) | both_nan).all())
 
@@ -77,7 +87,8 @@ def check_invariants(q: QTensor) -> None:
     """The constructor's invariants, and zero padding bits."""
     QTensor(q.words, q.scales, q.tensor_scale, q.scheme, q.shape, q.layout)
     bits, stored = q.scheme.element_bits, q.storage_shape
-    assert np.array_equal(pack(unpack(q.words, bits, stored), bits), q.words), "padding bits are not zero"
+    again = pack(unpack(q.words, bits, stored), bits)
+    assert np.array_equal(to_host(again), to_host(q.words)), "padding bits are not zero"
 
 
 def check_moved(q: QTensor, result: Any, how: str, move: Any) -> None:
@@ -85,7 +96,7 @@ def check_moved(q: QTensor, result: Any, how: str, move: Any) -> None:
 
     Bit for bit, unless blocks were cut; then what was moved is encoded again with blocks along the last axis.
     """
-    expected = move(q.dequantize())
+    expected = move(to_host(q.dequantize()))
     assert how in ("view", "copy", "decode")
     assert result.shape == expected.shape
     if not isinstance(result, QTensor):
@@ -103,4 +114,4 @@ def check_moved(q: QTensor, result: Any, how: str, move: Any) -> None:
     if how == "view" and q.size and result.size:
         assert result.shares_memory(q)
     if how == "copy" and result.size:
-        assert not (result.shares_memory(q) and np.shares_memory(result.scales, q.scales))
+        assert not (result.shares_memory(q) and same_memory(result.scales, q.scales))
