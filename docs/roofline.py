@@ -64,6 +64,7 @@ def memory_chart(rows: Rows) -> Any:
         ax.text(row["of_copy"] + 0.01, place, f"{row['of_copy']:.2f}", va="center", fontsize=6.5)
     ax.axvline(1.0, color=COLOURS[0], linewidth=0.8)
     ax.set_yticks(range(len(rows)), [row["name"] for row in reversed(rows)], fontsize=6.5)
+    ax.set_xlim(0, max(1.08, 1.08 * max(row["of_copy"] for row in rows)))
     ax.set_xlabel("bytes that must move over the time, as a fraction of a copy", fontsize=8)
     title(ax, "A copy is the end of what memory allows; peers hollow")
     return figure
@@ -85,6 +86,7 @@ def roofline(rows: Rows, rate: float) -> Any:
         ax.annotate(row["name"], (x, y), xytext=(4, -8), textcoords="offset points", fontsize=6)
     ax.set_xscale("log")
     ax.set_yscale("log")
+    ax.minorticks_off()
     ax.set_xlabel("floating-point operations a byte", fontsize=8)
     ax.set_ylabel("operations a second", fontsize=8)
     title(ax, "Products: the slope is the copy's rate, the flat part the fastest product of the run")
