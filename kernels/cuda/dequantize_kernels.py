@@ -14,6 +14,7 @@ from .compile import uses_cuda
 from .decode import quad_decoder, scale_decoder, scale_type, to_bfloats, to_halves
 from .intrinsics import load2, store2, store4, to_bfloat, to_half
 from .launch import kernel
+from .stores import store2_first_out, store4_first_out
 from .walk import W, locator
 
 Function = Callable[..., Any]
@@ -27,7 +28,7 @@ LOW = W(0xFFFFFFFF)
 
 
 @kernel
-def flat_kernel(codec: Codec, dtype: str, converts: bool, quads: int, flight: int):
+def flat_kernel(codec: Codec, dtype: str, converts: bool, quads: int, flight: int, first_out: bool = False):
     """Contiguous codes, scales and values: runs of ``quads`` fours a thread, ``flight`` of them at once.
 
     Args:
@@ -36,8 +37,10 @@ def flat_kernel(codec: Codec, dtype: str, converts: bool, quads: int, flight: in
         converts: Whether the device converts from E4M3.
         quads: 1 or 2.
         flight: A power of two: runs that a thread reads before it writes the first.
+        first_out: Whether the cache is asked to give the result up first.
     """
-    read_run, write_run = run_reader(codec.element.bits, quads), run_writer(codec, dtype, converts, quads)
+    read_run = run_reader(codec.element.bits, quads)
+    write_run = run_writer(codec, dtype, converts, quads, first_out)
     read, write = several(read_run, write_run, flight)
     two_level = codec.two_level
 
@@ -157,29 +160,30 @@ def fetcher(bits: int, run: int) -> Function:
     return fetch_across if WORD_BITS % width else fetch_part
 
 
-def run_writer(codec: Codec, dtype: str, converts: bool, quads: int) -> Function:
+def run_writer(codec: Codec, dtype: str, converts: bool, quads: int, first_out: bool) -> Function:
     """``write(out, place, tensor_scale, found)``: decode what ``run_reader`` read and store it."""
     effective, values = scale_decoder(codec), scaled_decoder(codec, converts)
     pack = to_halves if dtype == "float16" else to_bfloats
+    two, four = (store2_first_out, store4_first_out) if first_out else (store2, store4)
 
     @scalar
     def write_float32(out, place, tensor, found):
         scale = effective(found[2], tensor)
         a, b, c, d = values(found[0], scale)
-        store4(out, quads * QUAD * place, a, b, c, d)
+        four(out, quads * QUAD * place, a, b, c, d)
         if quads == 2:
             a, b, c, d = values(found[1], scale)
-            store4(out, quads * QUAD * place + QUAD, a, b, c, d)
+            four(out, quads * QUAD * place + QUAD, a, b, c, d)
 
     @scalar
     def write_pairs(out, place, tensor, found):
         scale = effective(found[2], tensor)
         a, b, c, d = values(found[0], scale)
         if quads == 1:
-            store2(out, 2 * place, pack(a, b), pack(c, d))
+            two(out, 2 * place, pack(a, b), pack(c, d))
         else:
             e, f, g, h = values(found[1], scale)
-            store4(out, 4 * place, pack(a, b), pack(c, d), pack(e, f), pack(g, h))
+            four(out, 4 * place, pack(a, b), pack(c, d), pack(e, f), pack(g, h))
 
     return write_float32 if dtype == "float32" else write_pairs
 

@@ -22,6 +22,8 @@ REPRESENTATIVES = [
     (flat_kernel, (codec("mxfp8"), "float32", True, 1, 4), CONVERTS),
     (flat_kernel, (codec("mxfp8"), "bfloat16", True, 2, 4), CONVERTS),
     (flat_kernel, (codec("mxfp8"), "float32", False, 1, 4)),
+    (flat_kernel, (codec("mxfp8"), "float32", False, 1, 4, True)),
+    (flat_kernel, (codec("mxfp4"), "bfloat16", True, 1, 1, True)),
     (flat_kernel, (codec("mxfp8_e5m2"), "float16", True, 1, 2)),
     (flat_kernel, (codec("mxfp6_e3m2"), "bfloat16", True, 2, 2)),
     (flat_kernel, (codec("nvfp4"), "float32", True, 1, 4)),
