@@ -134,22 +134,27 @@ class Recording:
         return host[start : start + size], device[start : start + size]
 
 
-class CapturedDraw:
+class CapturedDraw(tuple[int, int]):
     """What a draw is keyed by under capture: a uint32 (4,) device array, written before each replay.
+
+    It stands where a ``Draw`` would, but gives no stream: as a number it would be the same in every replay.
 
     Attributes:
         seed: The generator's, for comparing draws.
         key: Low and high words of the seed, then of the stream.
     """
 
-    __slots__ = ("key", "seed")
+    seed: int
+    key: Any
 
-    def __init__(self, seed: int, key: Any) -> None:
-        self.seed, self.key = seed, key
+    def __new__(cls, seed: int, key: Any) -> CapturedDraw:
+        made = super().__new__(cls, (seed, 0))
+        made.seed, made.key = seed, key
+        return made
 
     @property
     def stream(self) -> int:
-        """Refused: as a number it would be the same in every replay."""
+        """Refused."""
         raise CaptureError(
             "random numbers made on the host in a captured step.",
             "dropout, stochastic rounding and draws on the device",
@@ -173,14 +178,14 @@ def key_of(draw: Any) -> np.ndarray:
 
 
 def key_for_kernel(draw: Any) -> Any:
-    """What a kernel takes of a draw: its two numbers, or under capture the key on the device.
+    """What a kernel takes of a draw: the draw itself, or under capture its key on the device.
 
     Example:
         >>> from autoq.random import Draw
         >>> key_for_kernel(Draw(1, 2))
-        (1, 2)
+        Draw(seed=1, stream=2)
     """
-    return draw.key if type(draw) is CapturedDraw else (draw.seed, draw.stream)
+    return draw.key if type(draw) is CapturedDraw else draw
 
 
 def recording() -> Recording | None:
