@@ -131,15 +131,15 @@ def variant(
     run_length = quads * QUAD
     runs, shift = out.size // run_length, shifts(stored.scheme.block[-1]) - (run_length.bit_length() - 1)
     kernel = flat_kernel(
-        decoding(codec_of(stored.scheme)), out.dtype.name, converts, quads, flight, first_out
+        decoding(codec_of(stored.scheme)), out.dtype.name, converts, quads, flight, False, first_out
     )
     words, scales, level = stored.packed
     blocks = grid(runs, threads * flight, waves)
-    return lambda: kernel(blocks, threads, words, scales, level, out, shift, runs)
+    return lambda: kernel(blocks, threads, words, scales, level, out, shift, runs, 0, 0, 0)
 
 
 def strided(report: Any, cupy: Any) -> None:
-    """Tiles of two axes, and results that are transposed: the kernel for any strides."""
+    """Tiles of two axes; and results that are transposed, by the kernel for any strides."""
     values = report.size(COLUMNS * COLUMNS, 1 << 16)
     for name in TILES:
         stored = on_device(cupy, aq.scheme(name), values)

@@ -5,14 +5,15 @@ from __future__ import annotations
 from math import prod
 from typing import Any, NamedTuple
 
-from ...errors import ShapeError
+from ...errors import DTypeError, ShapeError
 from ..codec import Codec
 from .decode import CONVERTS, decoding
-from .dequantize_kernels import QUAD, flat_kernel, stored_type, strided_kernel, vector_type
+from .dequantize_kernels import QUAD, WORD_BITS, flat_kernel, stored_type, strided_kernel, vector_type
 from .launch import SIMULATED, Kernel, current_device, device_capability, grid
 from .walk import MOST_AXES, Axis, joined, shifts
 
 Array = Any
+FLOATS = ("float32", "float16", "bfloat16")
 THREADS = 256
 # Values that a thread of the flat kernel reads before it writes the first, in fours, by the result's bytes.
 FLIGHT = {4: 4, 2: 4}
@@ -59,6 +60,7 @@ def dequantize(
         out: float32, float16 or bfloat16 array of any strides, in storage order; written.
 
     Raises:
+        DTypeError: If ``out`` is of another dtype.
         ShapeError: If the arrays don't fit each other.
     """
     if not out.size:
@@ -103,10 +105,16 @@ def plan(words: Array, scales: Array, codec: Codec, extents: tuple[int, ...], ou
 
 
 def _check(words: Array, scales: Array, codec: Codec, blocks: tuple[int, ...], out: Array) -> None:
+    if out.dtype.name not in FLOATS or words.dtype.name != "uint32":
+        raise DTypeError(
+            f"dequantize: {words.dtype} words to {out.dtype}",
+            f"uint32 words to {', '.join(FLOATS)}",
+            "Decode to a float, then convert.",
+        )
     grid_shape = tuple(-(-n // b) if b else 1 for n, b in zip(out.shape, blocks, strict=False))
     if (
         words.shape[:-1] != out.shape[:-1]
-        or words.shape[-1] * 32 < out.shape[-1] * codec.element.bits
+        or words.shape[-1] * WORD_BITS < out.shape[-1] * codec.element.bits
         or scales.shape != grid_shape
         or len(blocks) != out.ndim
     ):
@@ -120,23 +128,34 @@ def _check(words: Array, scales: Array, codec: Codec, blocks: tuple[int, ...], o
 def _flat(
     words: Array, scales: Array, codec: Codec, blocks: tuple[int, ...], out: Array, converts: bool
 ) -> Launch | None:
-    """The launch for contiguous arrays that are one long line of codes and scales; None for others."""
+    """The launch for contiguous arrays whose lines are whole words and blocks; None for others."""
     n, bits, block = out.shape[-1], codec.element.bits, blocks[-1]
     contiguous = words.flags.c_contiguous and scales.flags.c_contiguous and out.flags.c_contiguous
-    one_line = out.size == n or (words.shape[-1] * 32 == n * bits and (not block or n % block == 0))
-    if not contiguous or not one_line or any(b > 1 for b in blocks[:-1]) or block & (block - 1):
+    whole_lines = words.shape[-1] * WORD_BITS == n * bits and (not block or n % block == 0)
+    if not contiguous or block & (block - 1) or not (whole_lines or out.size == n):
+        return None
+    tiles = any(b > 1 for b in blocks[:-1])
+    if tiles and not _are_flat_tiles(blocks, out):
         return None
     size = out.dtype.itemsize
-    quads = 2 if size == 2 and not (bits == 8 and alignment(words) % 8) else 1
+    quads = 2 if size == 2 and not (bits == 8 and alignment(words) % 8) and _fits(2, block, out) else 1
     if not _fits(quads, block, out):
-        quads = 1
-        if not _fits(quads, block, out):
-            return None
+        return None
     run = quads * QUAD
-    flight, runs = FLIGHT[size], out.size // run
-    kernel = flat_kernel(decoding(codec), out.dtype.name, converts, quads, flight)
-    shift = shifts(block) - (run.bit_length() - 1)
-    return Launch(codec, kernel, grid(runs, THREADS * flight), (shift, runs), vector_type(out.dtype.name))
+    runs = out.size // run
+    kernel = flat_kernel(decoding(codec), out.dtype.name, converts, quads, FLIGHT[size], tiles)
+    rows = (n // run, shifts(blocks[-2]), scales.shape[-1]) if tiles else (0, 0, 0)
+    numbers = (shifts(block) - (run.bit_length() - 1), runs, *rows)
+    return Launch(codec, kernel, grid(runs, THREADS * FLIGHT[size]), numbers, vector_type(out.dtype.name))
+
+
+def _are_flat_tiles(blocks: tuple[int, ...], out: Array) -> bool:
+    """Whether tiles are of two axes, a power of two of whole lines."""
+    lines = blocks[-2]
+    if any(b > 1 for b in blocks[:-2]) or lines & (lines - 1):
+        return False
+    # Lines are numbered through: a partial tile may only come last.
+    return out.size == out.shape[-1] * out.shape[-2] or out.shape[-2] % lines == 0
 
 
 def _fits(quads: int, block: int, out: Array) -> bool:

@@ -15,7 +15,7 @@ from .decode import quad_decoder, scale_decoder, scale_type, to_bfloats, to_halv
 from .intrinsics import load2, store2, store4, to_bfloat, to_half
 from .launch import kernel
 from .stores import store2_first_out, store4_first_out
-from .walk import W, locator
+from .walk import W, locator, quotient
 
 Function = Callable[..., Any]
 cuda: Any = None
@@ -28,7 +28,15 @@ LOW = W(0xFFFFFFFF)
 
 
 @kernel
-def flat_kernel(codec: Codec, dtype: str, converts: bool, quads: int, flight: int, first_out: bool = False):
+def flat_kernel(
+    codec: Codec,
+    dtype: str,
+    converts: bool,
+    quads: int,
+    flight: int,
+    tiles: bool = False,
+    first_out: bool = False,
+):
     """Contiguous codes, scales and values: runs of ``quads`` fours a thread, ``flight`` of them at once.
 
     Args:
@@ -37,29 +45,30 @@ def flat_kernel(codec: Codec, dtype: str, converts: bool, quads: int, flight: in
         converts: Whether the device converts from E4M3.
         quads: 1 or 2.
         flight: A power of two: runs that a thread reads before it writes the first.
+        tiles: Whether blocks extend over lines.
         first_out: Whether the cache is asked to give the result up first.
     """
-    read_run = run_reader(codec.element.bits, quads)
+    read_run = run_reader(codec.element.bits, quads, scale_place(tiles))
     write_run = run_writer(codec, dtype, converts, quads, first_out)
     read, write = several(read_run, write_run, flight)
     two_level = codec.two_level
 
-    def dequantize_flat(words, scales, tensor_scale, out, shift, runs):
-        threads = cuda.blockDim.x
+    def dequantize_flat(words, scales, tensor_scale, out, shift, runs, line_runs, rows, columns):
+        threads, blocks = cuda.blockDim.x, (shift, line_runs, rows, columns)
         tensor = tensor_scale[0] if two_level else F(1.0)
         place = np.int64(cuda.blockIdx.x) * (threads * flight) + cuda.threadIdx.x
         while place < runs:
             if place + (flight - 1) * threads < runs:
-                write(out, place, threads, tensor, read(words, scales, place, threads, shift))
+                write(out, place, threads, tensor, read(words, scales, place, threads, blocks))
             else:
                 at = place
                 while at < runs:
-                    write_run(out, at, tensor, read_run(words, scales, at, shift))
+                    write_run(out, at, tensor, read_run(words, scales, at, blocks))
                     at += threads
             place += np.int64(cuda.gridDim.x) * (threads * flight)
 
     return dequantize_flat, (
-        "uint32*", f"{scale_type(codec)}*", "float32*", f"{vector_type(dtype)}*", "int64", "int64",
+        "uint32*", f"{scale_type(codec)}*", "float32*", f"{vector_type(dtype)}*", *["int64"] * 5,
     )  # fmt: skip
 
 
@@ -78,8 +87,8 @@ def several(read_run: Function, write_run: Function, count: int) -> tuple[Functi
     if count == 1:
 
         @scalar
-        def read_one(words, scales, place, step, shift):
-            return read_run(words, scales, place, shift)
+        def read_one(words, scales, place, step, blocks):
+            return read_run(words, scales, place, blocks)
 
         @scalar
         def write_one(out, place, step, tensor, found):
@@ -90,9 +99,9 @@ def several(read_run: Function, write_run: Function, count: int) -> tuple[Functi
     read, write = several(read_run, write_run, half)
 
     @scalar
-    def read_all(words, scales, place, step, shift):
-        first = read(words, scales, place, step, shift)
-        return first, read(words, scales, place + half * step, step, shift)
+    def read_all(words, scales, place, step, blocks):
+        first = read(words, scales, place, step, blocks)
+        return first, read(words, scales, place + half * step, step, blocks)
 
     @scalar
     def write_all(out, place, step, tensor, found):
@@ -102,30 +111,50 @@ def several(read_run: Function, write_run: Function, count: int) -> tuple[Functi
     return read_all, write_all
 
 
-def run_reader(bits: int, quads: int) -> Function:
-    """``read(words, scales, place, shift) -> (chunk, chunk, stored)``: a run's fours and its scale."""
+def scale_place(tiles: bool) -> Function:
+    """``scale_of(place, blocks)``: where the scale of a run is.
+
+    ``blocks`` holds the shift from a run to its block along the line, the runs of a line, the shift from a
+    line to its row of blocks, and the blocks of such a row; without tiles, lines are one long line.
+    """
+
+    @scalar
+    def of_line(place, blocks):
+        return place >> blocks[0]
+
+    @scalar
+    def of_tile(place, blocks):
+        line = quotient(place, blocks[1])
+        column = (place - line * blocks[1]) >> blocks[0]
+        return (line >> blocks[2]) * blocks[3] + column
+
+    return of_tile if tiles else of_line
+
+
+def run_reader(bits: int, quads: int, scale_of: Function) -> Function:
+    """``read(words, scales, place, blocks) -> (chunk, chunk, stored)``: a run's fours and its scale."""
     fetch = fetcher(bits, QUAD)
 
     @scalar
-    def read_quad(words, scales, place, shift):
+    def read_quad(words, scales, place, blocks):
         chunk = fetch(words, np.int64(0), np.int64(1), place, QUAD)
-        return chunk, chunk, scales[place >> shift]
+        return chunk, chunk, scales[scale_of(place, blocks)]
 
     @scalar
-    def read_bytes(words, scales, place, shift):
+    def read_bytes(words, scales, place, blocks):
         first, second = load2(words, 2 * place)
-        return first, second, scales[place >> shift]
+        return first, second, scales[scale_of(place, blocks)]
 
     @scalar
-    def read_nibbles(words, scales, place, shift):
+    def read_nibbles(words, scales, place, blocks):
         word = words[place]
-        return word, U(word >> U(16)), scales[place >> shift]
+        return word, U(word >> U(16)), scales[scale_of(place, blocks)]
 
     @scalar
-    def read_two(words, scales, place, shift):
+    def read_two(words, scales, place, blocks):
         first = fetch(words, np.int64(0), np.int64(1), 2 * place, QUAD)
         second = fetch(words, np.int64(0), np.int64(1), 2 * place + 1, QUAD)
-        return first, second, scales[place >> shift]
+        return first, second, scales[scale_of(place, blocks)]
 
     return read_quad if quads == 1 else {8: read_bytes, 4: read_nibbles}.get(bits, read_two)
 

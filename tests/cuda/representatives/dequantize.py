@@ -23,7 +23,7 @@ REPRESENTATIVES = [
     (flat_kernel, (codec("mxfp8"), "bfloat16", True, 2, 4), CONVERTS),
     (flat_kernel, (codec("mxfp8"), "float32", False, 1, 4)),
     (flat_kernel, (codec("mxfp8"), "float32", False, 1, 4, True)),
-    (flat_kernel, (codec("mxfp4"), "bfloat16", True, 1, 1, True)),
+    (flat_kernel, (codec("mxfp4"), "bfloat16", True, 1, 1, False, True)),
     (flat_kernel, (codec("mxfp8_e5m2"), "float16", True, 1, 2)),
     (flat_kernel, (codec("mxfp6_e3m2"), "bfloat16", True, 2, 2)),
     (flat_kernel, (codec("nvfp4"), "float32", True, 1, 4)),
@@ -43,6 +43,7 @@ def every() -> Iterator[tuple[Any, ...]]:
     for each, dtype, converts in product(codecs, DTYPES, (False, True)):
         oldest = [CONVERTS] if converts else []
         for quads in (1,) if dtype == "float32" else (1, 2):
-            yield flat_kernel, (each, dtype, converts, quads, 4), *oldest
+            for tiles in (False, True):
+                yield flat_kernel, (each, dtype, converts, quads, 4, tiles), *oldest
         for run, line, vector in ((4, 1, True), (4, 0, False), (1, 1, False)):
             yield strided_kernel, (each, dtype, converts, 2, line, run, run == 4, vector), *oldest

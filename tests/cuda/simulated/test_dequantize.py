@@ -8,7 +8,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from autoq.errors import ShapeError
+from autoq.errors import DTypeError, ShapeError
 from autoq.kernels.cuda import launch
 from autoq.kernels.cuda.dequantize import dequantize
 from autoq.schemes import CATALOG, QuantScheme, scheme
@@ -75,6 +75,21 @@ def test_odd_blocks(name: str) -> None:
 def test_other_dtypes_are_rounded_from_float32(name: str, dtype: Any) -> None:
     for shape in [(2, 32), (3, 37)]:
         check(scheme(name), shape, np.zeros(shape, dtype))
+
+
+def test_tiles_of_two_axes() -> None:
+    four, three = QuantScheme("e4m3", (4, 8), "ue4m3"), QuantScheme("e2m1", (3, 8), "ue4m3", True, "te")
+    for shape in [(4, 32), (6, 32), (2, 8, 32), (2, 6, 32), (2, 6, 40)]:
+        check(four, shape)
+        for chosen in (three, three.replace(block=(2, 8))):
+            check(chosen, shape, np.zeros(shape, ml_dtypes.bfloat16))
+
+
+def test_other_dtypes_are_refused() -> None:
+    chosen = scheme("mxfp8")
+    words, scales, _ = packed(chosen, edge_values((2, 64)))
+    with pytest.raises(DTypeError, match="float64"):
+        dequantize(words, scales, None, codec_of(chosen), chosen.block, np.zeros((2, 64)))
 
 
 @pytest.mark.parametrize("name", ["mxfp8", "mxfp6_e2m3", "int4"])
