@@ -15,6 +15,7 @@ import numpy as np
 
 from autoq.context import set_default, using
 from autoq.errors import ArgumentError, DeviceError, DeviceMemoryError, DTypeError
+from autoq.recording import RECORDINGS, recording, refuse_read
 
 OLDEST = 80  # compute capability 8.0: what bfloat16 and the conversions in the kernels need
 
@@ -260,6 +261,10 @@ def to_device(array: Any, device: str) -> Any:
         return array
     if device == "cpu":
         return to_host(array)
+    if RECORDINGS and not on_gpu(array):
+        made = recording()
+        if made is not None:
+            return made.constant(array)
     try:
         with using_device(device):
             return array.copy() if on_gpu(array) else _import_cupy().asarray(array)
@@ -274,7 +279,11 @@ def to_host(array: Any) -> Any:
         >>> to_host(np.float32(2.0))
         array(2., dtype=float32)
     """
-    return array.get() if on_gpu(array) else np.asarray(array)
+    if not on_gpu(array):
+        return np.asarray(array)
+    if RECORDINGS:
+        refuse_read("a value read back")
+    return array.get()
 
 
 def beside(array: Any, other: Any) -> Any:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from reprlib import recursive_repr
-from typing import Any
+from typing import Any, Self
 
+from autoq.devices import resolve
 from autoq.errors import ArgumentError
-from autoq.nn.state import check_state, put, snapshot
+from autoq.nn.state import check_state, move, put, snapshot
 from autoq.tape.parameter import Parameter, QParameter
 from autoq.tape.tensor import Tensor, tensor
 
@@ -116,11 +117,33 @@ class Module:
     def _named_tensors(self) -> dict[str, Tensor]:
         return {**dict(self.named_parameters()), **dict(self.named_buffers())}
 
+    def to(self, device: str) -> Self:
+        """Move all parameters and buffers to a device, with their gradients, and return the module.
+
+        The tensors stay the same objects, so an optimizer that has them goes on with them.
+
+        Args:
+            device: ``"cpu"``, ``"cuda"`` or ``"cuda:N"``.
+
+        Raises:
+            DeviceError: The device can't be used; the module is left as it was.
+
+        Example:
+            >>> import autoq as aq
+            >>> model = aq.nn.Linear(4, 2, rng=aq.Generator(0)).to("cpu")
+            >>> model.weight.device
+            'cpu'
+        """
+        device = resolve(device)
+        for member in self._named_tensors().values():
+            move(member, device)
+        return self
+
     def state_dict(self) -> dict[str, Any]:
         """The values of all parameters and buffers by dotted name: a snapshot that training leaves alone.
 
         Returns:
-            NumPy arrays for dense values, QTensors for packed ones, as ``aq.io.save`` takes them.
+            NumPy arrays for dense values, QTensors on the CPU for packed ones, as ``aq.io.save`` takes them.
 
         Example:
             >>> import autoq as aq

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from autoq.context import using
+from autoq.devices import is_array, on_gpu, to_host
 from autoq.errors import StateError
 from autoq.storage.qtensor import QTensor
 from autoq.tape.tensor import Tensor
@@ -15,14 +16,25 @@ from autoq.types import dtype_name
 
 
 def snapshot(value: Any) -> Any:
-    """A copy of a stored value that later in-place updates do not reach; packed values are immutable."""
-    return value if isinstance(value, QTensor) else np.array(value)
+    """A copy of a stored value on the CPU that no in-place update reaches; packed ones never change."""
+    if isinstance(value, QTensor):
+        return value.to("cpu")
+    return to_host(value) if on_gpu(value) else np.array(value)
 
 
 def put(tensor: Tensor, value: Any) -> None:
     """Replace the value of ``tensor`` by a copy of a checked value of its shape and dtype."""
     with using(grad=False):
         tensor.assign(value)
+
+
+def move(tensor: Tensor, device: str) -> None:
+    """Move the value and the gradient of ``tensor`` to a device; it stays the same object."""
+    if tensor.device != device:
+        tensor._value = tensor.detach().to(device)._value
+        tensor._version[0] += 1
+    if tensor.grad is not None:
+        tensor.grad = tensor.grad.to(device)
 
 
 def check_state(owner: str, expected: Mapping[str, Any], state: Mapping[str, Any]) -> dict[str, Any]:
@@ -60,7 +72,7 @@ def spelled(value: Any) -> str:
 def _stored(value: Any) -> Any:
     if isinstance(value, Tensor):
         return value.value
-    return value if isinstance(value, QTensor) else np.asarray(value)
+    return value if isinstance(value, QTensor) or is_array(value) else np.asarray(value)
 
 
 def _faults(name: str, expected: Any, given: Any) -> list[str]:

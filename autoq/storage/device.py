@@ -11,6 +11,7 @@ import numpy as np
 from ..context import OBSERVERS, launched
 from ..devices import array_namespace, beside, device_of, to_device, to_host, using_device
 from ..errors import DTypeError
+from ..recording import key_for_kernel
 from ..schemes import QuantScheme
 from .encoding import Packed
 from .inputs import FLOAT32, FLOATS
@@ -23,7 +24,7 @@ MODULES = {
     "dequantize": "dequantize",
     "pack": "pack",
     "unpack": "pack",
-    "first_nonfinite": "reduce",
+    "first_nonfinite": "measure",
 }
 # What the kernels read and write themselves; float64 goes through float32.
 KERNEL_FLOATS = ("float32", "float16", "bfloat16")
@@ -56,7 +57,7 @@ def encode(x: Array, scheme: QuantScheme, grid: Shape, options: dict[str, Any]) 
             *out,
             given=None if given is None else beside(given, x),
             given_amax=options["tensor_amax"],
-            draw=options["draw"],
+            draw=None if options["draw"] is None else key_for_kernel(options["draw"]),
         )
     if OBSERVERS:
         launched("quantize", x.size)

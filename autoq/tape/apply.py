@@ -215,9 +215,7 @@ def run_float(op: Op, operands: tuple[Any, ...], static: dict[str, Any], out_dty
             key.append(x._type if value.shape else (x._type,))
             if x._node is not None:
                 tracked = True
-            if value.__class__ is not np.ndarray and (
-                value.__class__ is not QTensor or value.words.__class__ is not np.ndarray
-            ):
+            if value.__class__ is not np.ndarray and on_gpu(getattr(value, "words", value)):
                 gpu = True
         else:
             key.append(x.__class__)

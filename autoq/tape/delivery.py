@@ -10,7 +10,7 @@ import numpy as np
 from autoq.context import using
 from autoq.devices import is_array
 from autoq.errors import DTypeError, ShapeError
-from autoq.tape.apply import apply, as_operand
+from autoq.tape.apply import apply, as_array, as_operand
 from autoq.tape.beside import added, copied_beside, frozen
 from autoq.tape.node import Node
 from autoq.tape.tensor import AutodiffTensor, Tensor
@@ -81,4 +81,4 @@ def add_to_grad(leaf: Tensor, g: Any) -> None:
         g = added(leaf._grad._value, g)
     elif not g.flags.owndata or frozen(g):
         g = g.copy()
-    leaf._grad = tensor_of(g.astype(dtype, copy=False))
+    leaf._grad = tensor_of(as_array(g.astype(dtype, copy=False)))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from autoq.context import current
-from autoq.devices import beside, two_devices
+from autoq.devices import device_of, to_device, two_devices
 from autoq.errors import DTypeError, GradientError, ShapeError
 from autoq.schemes import QuantScheme
 from autoq.storage import QTensor
@@ -35,7 +35,7 @@ class InPlace(Methods):
             ShapeError: Data of another shape.
         """
         _check_mutable(self, "assign")
-        value = stored(_placed("assign", _fitting("assign", data, self), self), self._type.dtype)
+        value = _moved("assign", stored(_fitting("assign", data, self), self._type.dtype), data, self)
         shape = self._value.shape
         if value.shape != shape:
             raise ShapeError(
@@ -135,10 +135,17 @@ def _fitting(what: str, data: Any, target: Any) -> Any:
 
 def _placed(what: str, data: Any, target: Any) -> Any:
     """The data as an array on the target's device: tensors must be there, others are copied to it."""
-    values, place = real_array(data, "the value"), held(target)
-    if hasattr(data, "_value") and data.device != target.device:
-        raise two_devices(what, [held(data), place])
-    return beside(values, place)
+    return _moved(what, real_array(data, "the value"), data, target)
+
+
+def _moved(what: str, value: Any, data: Any, target: Any) -> Any:
+    """What was made of the data, moved to the target's device; DeviceError for a tensor that isn't there."""
+    device = target.device
+    if device_of(held(value)) == device:
+        return value
+    if hasattr(data, "_value"):
+        raise two_devices(what, [held(data), held(target)])
+    return value.to(device) if type(value) is QTensor else to_device(value, device)
 
 
 def _check_mutable(x: Any, what: str) -> None:

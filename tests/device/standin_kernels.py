@@ -155,13 +155,13 @@ def unpack(words: Any, bits: int, codes: Any) -> None:
 
 
 def amax(x: Any) -> ndarray:
-    """As ``autoq.kernels.cuda.reduce.amax``."""
+    """As ``autoq.kernels.cuda.measure.amax``."""
     LAUNCHES.append("amax")
     return ndarray(np.asarray(_amax(np.ascontiguousarray(x._array, np.float32)), np.float32))
 
 
 def first_nonfinite(x: Any) -> int:
-    """As ``autoq.kernels.cuda.reduce.first_nonfinite``, which waits for the device."""
+    """As ``autoq.kernels.cuda.measure.first_nonfinite``, which waits for the device."""
     LAUNCHES.append("first_nonfinite")
     read("first_nonfinite")
     found = np.flatnonzero(~np.isfinite(x._array.reshape(-1).astype(np.float32)))
@@ -196,7 +196,7 @@ MODULES = {
     "quantize": {"quantize": quantize},
     "dequantize": {"dequantize": dequantize},
     "pack": {"pack": pack, "unpack": unpack},
-    "reduce": {"amax": amax, "first_nonfinite": first_nonfinite},
+    "measure": {"amax": amax, "first_nonfinite": first_nonfinite},
 }
 
 
