@@ -23,8 +23,8 @@ Function = Callable[..., Any]
 HALF_BIAS, HALF_MANTISSA, HALF_MAXIMUM = 15, 10, 65504.0
 SIGNS = 0x80008000
 BOTH = 0x00010001
-# The first compute capability with conversions between E4M3 and float16.
-CONVERTS = (8, 9)
+# The first compute capability whose conversions from E4M3 are in PTX 8.0.
+CONVERTS = (9, 0)
 
 
 def decoding(codec: Codec) -> Codec:
