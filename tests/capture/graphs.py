@@ -206,6 +206,19 @@ def _checked_set(function: Callable[..., Any]) -> Callable[..., Any]:
     return called
 
 
+def _keyed(function: Callable[..., Any]) -> Callable[..., Any]:
+    """A kernel that also takes the key of a draw on the device, which it reads when it runs."""
+
+    def called(*args: Any, **kwargs: Any) -> Any:
+        draw = kwargs.get("draw")
+        if isinstance(draw, ndarray):
+            low, high, stream_low, stream_high = (int(word) for word in draw._array)
+            kwargs = {**kwargs, "draw": (low | high << 32, stream_low | stream_high << 32)}
+        return function(*args, **kwargs)
+
+    return called
+
+
 HOST_COPIES: list[Any] = []
 
 
@@ -258,4 +271,4 @@ def install() -> None:
         if name.startswith("autoq.kernels.cuda.") and module.__spec__ is None:
             for key, function in list(vars(module).items()):
                 if callable(function) and not key.startswith("_"):
-                    setattr(module, key, _noted(function))
+                    setattr(module, key, _noted(_keyed(function)))

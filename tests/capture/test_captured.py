@@ -201,6 +201,19 @@ def test_a_draw_is_refused_as_a_number_on_the_host() -> None:
     assert rng.state_dict() == before
 
 
+def test_stochastic_rounding_draws_as_it_would() -> None:
+    def rounding(rng: aq.Generator) -> Step:
+        return lambda x: x.quantize(aq.mxfp4, rounding="stochastic", rng=rng).dequantize()
+
+    eager, captured = aq.Generator(3), aq.Generator(3)
+    one, other = rounding(eager), aq.capture(rounding(captured))
+    (x,) = batches(1)
+    found = [other(x).numpy() for _ in range(5)]
+    assert all(np.array_equal(one(x).numpy(), y) for y in found)
+    assert not np.array_equal(found[3], found[4])
+    assert eager.state_dict() == captured.state_dict()
+
+
 # Gradients
 
 
@@ -370,6 +383,15 @@ def test_a_number_that_changes_is_refused() -> None:
         CaptureError, match=r"mul\(\(1,\) float32, 0.5\) and then mul\(\(1,\) float32, 0.25\)"
     ):
         captured(on_gpu([1.0]))
+
+
+def test_indices_that_change_are_refused() -> None:
+    places = [np.asarray([0, 2])]
+    captured = aq.capture(lambda x: aq.take(x, places[0], axis=0))
+    captured(on_gpu([1.0, 2.0, 3.0]))
+    places[0] = np.asarray([1, 2])
+    with pytest.raises(CaptureError, match="differs from its warm-up: its operation 0 was take"):
+        captured(on_gpu([1.0, 2.0, 3.0]))
 
 
 def test_replaced_parameters_are_refused_until_reset() -> None:
