@@ -7,10 +7,13 @@ from typing import Any
 
 import numpy as np
 
+from autoq.devices import array_namespace, on_gpu
 from autoq.errors import IndexingError, ShapeError
 from autoq.ops.axes import Shape, check_axis
 from autoq.ops.samples import moved
 from autoq.storage import QTensor, move
+from autoq.storage.axes import check_index
+from autoq.storage.update import may_repeat
 from autoq.tape.op import Op, register
 
 
@@ -25,6 +28,8 @@ def getitem(x: Any, *, index: Any) -> Any:
         IndexingError: A position outside its axis, too many indices, or another kind of index.
     """
     try:
+        if on_gpu(x):
+            check_index(index, x.shape)
         return x[index]
     except (IndexError, TypeError, ValueError) as error:
         raise IndexingError(
@@ -45,21 +50,16 @@ def scatter_slice(x: Any, *, index: Any, shape: Shape) -> Any:
     Raises:
         ShapeError: `x` has another shape.
     """
-    out = np.zeros(shape, x.dtype)
+    xp = array_namespace(x)
+    out = xp.zeros(shape, x.dtype)
     try:
-        if _may_repeat(index):
-            np.add.at(out, index, x)
+        if may_repeat(index):
+            xp.add.at(out, index, x)
         else:
             out[index] = x
     except ValueError:
         raise _misfit("scatter_slice", x, out[index].shape) from None
     return out
-
-
-def _may_repeat(index: Any) -> bool:
-    """Whether an index can reach a value twice: only integer arrays can."""
-    parts = index if isinstance(index, tuple) else (index,)
-    return any(isinstance(part, list | np.ndarray) and np.asarray(part).dtype != np.bool_ for part in parts)
 
 
 def take(x: Any, *, indices: Any, axis: int = 0) -> Any:

@@ -64,6 +64,8 @@ def run_layout(op: Op, operands: tuple[Any, ...], static: dict[str, Any], out_dt
     if not operands:
         raise ShapeError(f"{op.name} of no tensors.", "at least one", "Skip the call for an empty list.")
     first = operands[0]
+    if op.variadic and on_device(operands):
+        one_device(op, operands)
     if op.variadic and any(x._type is not first._type or two_storages(x, first) for x in operands[1:]):
         return run_float(op, operands, static, out_dtype)
     value, note = first._value, ""

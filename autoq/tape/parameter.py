@@ -16,6 +16,7 @@ class Parameter(AutodiffTensor):
         data: As for ``aq.tensor``; copied. Of packed data the result is a ``QParameter``.
         dtype: Cast to this dtype first.
         requires_grad: False freezes it.
+        device: Where it is to be, as for ``aq.tensor``.
 
     Example:
         >>> import autoq as aq
@@ -26,8 +27,10 @@ class Parameter(AutodiffTensor):
 
     __slots__ = ()
 
-    def __new__(cls, data: Any = None, dtype: Any = None, requires_grad: bool = True) -> Any:
-        made = tensor(data, dtype)
+    def __new__(
+        cls, data: Any = None, dtype: Any = None, requires_grad: bool = True, device: str | None = None
+    ) -> Any:
+        made = tensor(data, dtype, device=device)
         kind = QParameter if isinstance(made, AutodiffQTensor) else Parameter
         out = Tensor.__new__(kind)
         Tensor.__init__(out, made._value, made.inhibit()._type, None)
@@ -35,7 +38,9 @@ class Parameter(AutodiffTensor):
             out.requires_grad = True
         return out
 
-    def __init__(self, data: Any = None, dtype: Any = None, requires_grad: bool = True) -> None:
+    def __init__(
+        self, data: Any = None, dtype: Any = None, requires_grad: bool = True, device: str | None = None
+    ) -> None:
         """Everything is done in ``__new__``, which chooses the class."""
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -52,6 +57,6 @@ class QParameter(AutodiffQTensor):
 
 
 def _rebuilt_parameter(value: Any, requires_grad: bool, grad: Any) -> Any:
-    out = Parameter(value, requires_grad=requires_grad)
+    out = Parameter(value, requires_grad=requires_grad, device="cpu")
     out.grad = grad
     return out

@@ -1,0 +1,87 @@
+"""What autoq promises of devices, without one: in a process where a stand-in takes CuPy's place."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+import autoq as aq
+from autoq import devices
+
+SEAM = Path(__file__).with_name("seam")
+
+
+@pytest.mark.skipif(
+    os.environ.get("AUTOQ_TEST_DEVICE", "cpu") != "cpu", reason="the folder seam runs in this process"
+)
+def test_the_promises_hold_on_the_stand_in() -> None:
+    environment = {**os.environ, "AUTOQ_TEST_DEVICE": "standin", "AUTOQ_TEST_FLOAT": "float32"}
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:xdist", "-p", "no:cacheprovider", str(SEAM)]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, cwd=SEAM.parents[2])
+    assert done.returncode == 0, done.stdout[-6000:]
+    assert " passed" in done.stdout
+
+
+def runtime(count: int = 1, capability: str = "90", error: Exception | None = None) -> Any:
+    """A module as CuPy looks to the checks of a device."""
+
+    def counted() -> int:
+        if error is not None:
+            raise error
+        return count
+
+    cuda = SimpleNamespace(
+        runtime=SimpleNamespace(getDeviceCount=counted),
+        Device=lambda index: SimpleNamespace(compute_capability=capability),
+    )
+    return SimpleNamespace(cuda=cuda, ndarray=())
+
+
+@pytest.mark.parametrize(
+    ("module", "device", "told"),
+    [
+        (None, "cuda", "pip install 'autoq[cuda13]'"),
+        (runtime(error=RuntimeError("the driver is too old")), "cuda", "the driver is too old"),
+        (runtime(count=2), "cuda:2", "'cpu', 'cuda', 'cuda:1'"),
+        (runtime(capability="75"), "cuda", "compute capability 7.5"),
+        (runtime(), "cuda:x", "is not offered"),
+        (runtime(), "tpu", "is not offered"),
+        (runtime(), 0, "is not offered"),
+    ],
+)
+def test_a_device_that_can_not_be_used_says_why(
+    module: Any, device: Any, told: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "cupy", module)
+    monkeypatch.setattr(devices, "_usable", set())
+    for call in (
+        lambda: aq.tensor([1.0], device=device),
+        lambda: aq.zeros(2, device=device),
+        lambda: aq.tensor([1.0], device="cpu").to(device),
+        lambda: aq.default_device(device),
+        lambda: aq.set_default_device(device),
+    ):
+        with pytest.raises(aq.errors.DeviceError) as caught:
+            call()
+        assert told in str(caught.value)
+        assert all(part for part in (caught.value.given, caught.value.allowed, caught.value.remedy))
+
+
+def test_a_gpu_that_can_be_used_has_one_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "cupy", runtime(count=2))
+    monkeypatch.setattr(devices, "_usable", set())
+    monkeypatch.setattr(devices, "SEVERAL", set())
+    assert devices.resolve("cuda") == devices.resolve("cuda:0") == aq.cuda() == "cuda"
+    assert aq.cuda(1) == devices.resolve("cuda:1") == "cuda:1"
+    assert devices.available() == ["cpu", "cuda", "cuda:1"]
+
+
+def test_the_cpu_never_asks_for_cupy() -> None:
+    program = "import sys, autoq as aq; aq.tensor([1.0]).exp(); assert 'cupy' not in sys.modules"
+    subprocess.run([sys.executable, "-c", program], check=True)
