@@ -65,8 +65,8 @@ def measured(x: Any) -> Any:
     per_vector = 4 if kind == "float32" else 8
     if x.flags.c_contiguous and x.size >= per_vector and is_aligned(x):
         flat = x.reshape(-1)
-        whole = flat.view(np.uint32) if SIMULATED else flat
         vectors = x.size // per_vector
+        whole = flat[: vectors * per_vector].view(np.uint32) if SIMULATED else flat
         blocks = grid(vectors, THREADS, WAVES)
         vectors_kernel(kind)(blocks, THREADS, whole, float_bits(flat), out, vectors, x.size)
         return out

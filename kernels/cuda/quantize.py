@@ -6,22 +6,41 @@ The codes, the scales and the tensor scale are the CPU's, bit for bit.
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from ...errors import ArgumentError
 from ..codec import Codec
-from .launch import SIMULATED, library, processors
+from .launch import SIMULATED, Kernel, current_device, device_capability, library, processors
 from .measure import mean_measured, measured
-from .operand import float_bits, float_kind, scale_bits
+from .operand import float_bits, float_kind, is_aligned, scale_bits
 from .quantize_axes import WORD_BITS, Axis, five_axes, patch_of, too_many_axes
+from .quantize_encode import CONVERTS
+from .quantize_lanes import Lanes, lanes_kernel
 from .quantize_patches import patches_kernel
+from .quantize_writers import is_storable
 from .random import draw_arguments, is_keyed
 
 NO_DRAW = (0, 0)
-WAVES = 32
+WARP = 32
+# Thread blocks a multiprocessor that walk an array of patches, and one of lanes under two levels, where every
+# thread works out the tensor's part of the rule first.
+PATCH_WAVES, TENSOR_WAVES = 32, 16
 MOST_THREADS = 32 if SIMULATED else 256
+# Plans are found by the identity of a codec, which spares hashing its fields; an entry holds it.
+PLANS = 1024
+_plans: dict[tuple[Any, ...], tuple[Codec, Plan | None]] = {}
+
+
+class Plan(NamedTuple):
+    """A launch: the kernel, thread blocks, threads, and the arguments that say how the array lies."""
+
+    kernel: Kernel
+    blocks: int
+    threads: int
+    layout: tuple[int, ...]
+    by_words: bool
 
 
 def quantize(
@@ -53,7 +72,9 @@ def quantize(
         ArgumentError: If stochastic rounding has no draw.
         ShapeError: If blocks span more axes than kernels walk.
     """
-    if codec.rounding != "nearest" and draw is None:
+    if codec.rounding == "nearest":
+        draw = NO_DRAW
+    elif draw is None:
         raise ArgumentError(
             f"rounding {codec.rounding!r} without random numbers",
             "draw=(seed, stream) or a key on the device",
@@ -61,28 +82,19 @@ def quantize(
         )
     if x.size == 0:
         return
-    draw = NO_DRAW if codec.rounding == "nearest" else draw
-    measure = measure_of(x, codec, extents, given_amax)
-    by_patches(x, codec, extents, words, scales, tensor_scale, measure, given, draw)
+    keyed, aligned = is_keyed(draw), is_aligned(x) and is_aligned(words)
+    plan = plan_of(x, codec, extents, aligned, keyed)
+    if plan is None:
+        x = library().ascontiguousarray(x)
+        plan = plan_of(x, codec, extents, aligned, keyed)
+    if plan is None:
+        raise too_many_axes(extents)
+    run(plan, x, words, scales, tensor_scale, measure_of(x, codec, extents, given_amax), given, draw)
 
 
-def measure_of(x: Any, codec: Codec, extents: tuple[int, ...], given_amax: Any) -> tuple[Any, float, int]:
-    """What was measured of the whole tensor: an array or None, a number, and which of them counts."""
-    if codec.two_level and given_amax is not None:
-        if isinstance(given_amax, (int, float, np.floating)):
-            return None, float(given_amax), 0
-        return given_amax.reshape(1).view(np.uint32), 0.0, 1
-    if not extents and codec.calibration == "abs_mean":
-        return mean_measured(x), 0.0, 1
-    if codec.two_level or not extents:
-        return measured(x), 0.0, 1
-    return None, 0.0, 0
-
-
-def by_patches(
+def run(
+    plan: Plan,
     x: Any,
-    codec: Codec,
-    extents: tuple[int, ...],
     words: Any,
     scales: Any,
     tensor_scale: Any,
@@ -90,37 +102,106 @@ def by_patches(
     given: Any,
     draw: Any,
 ) -> None:
-    """Encode an array of any strides by blocks of any extents."""
-    bits = codec.element.bits
-    axes = five_axes(x, extents, bits)
-    if axes is None:
-        x = library().ascontiguousarray(x)
-        axes = five_axes(x, extents, bits)
-    if axes is None:
-        raise too_many_axes(extents)
-    patch = patch_of(axes, bits, not extents)
-    count = math.prod(-(-axis.size // size) for axis, size in zip(axes, patch.sizes, strict=True))
-    launch = patches_kernel(codec, float_kind(x), *patch, not extents, is_keyed(draw))
-    launch(
-        min(count, WAVES * processors()),
-        threads_of(patch.sizes, bits),
-        float_bits(x),
+    """Launch a plan."""
+    if SIMULATED:
+        # The simulator takes arrays for what they are; a device is passed their addresses.
+        x, words = (as_words(x, words, plan.kernel)) if plan.by_words else (float_bits(x), words)
+        scales = scale_bits(scales)
+    plan.kernel(
+        plan.blocks,
+        plan.threads,
+        x,
         words,
-        scale_bits(scales),
-        tensor_scale if tensor_scale is None or not SIMULATED else tensor_scale.reshape(1),
+        scales,
+        tensor_scale,
         *measure,
         given,
         *draw_arguments(draw),
-        *sizes_and_strides(axes),
+        *plan.layout,
     )
 
 
-def sizes_and_strides(axes: list[Axis]) -> list[int]:
-    """The kernel arguments that describe an array's axes."""
-    return [axis.size for axis in axes] + [axis.stride for axis in axes]
+def as_words(x: Any, words: Any, kernel: Kernel) -> tuple[Any, Any]:
+    """Values as uint32, and words as what the kernel stores at once, for the simulator."""
+    return x.reshape(-1).view(np.uint32), words.reshape(-1).view(kernel.source.signature[1][:-1])
 
 
-def threads_of(sizes: tuple[int, ...], bits: int) -> int:
-    """Threads of a block: one a word of the patch, in whole warps."""
-    words = math.prod(sizes) * bits // WORD_BITS
-    return max(32, min(MOST_THREADS, 1 << (words - 1).bit_length()))
+def measure_of(x: Any, codec: Codec, extents: tuple[int, ...], given_amax: Any) -> tuple[Any, float, int]:
+    """What was measured of the whole tensor: an array or None, a number, and which of them counts."""
+    if codec.two_level and given_amax is not None:
+        if isinstance(given_amax, (int, float, np.floating)):
+            return None, float(given_amax), 0
+        return given_amax.view(np.uint32) if SIMULATED else given_amax, 0.0, 1
+    if not extents and codec.calibration == "abs_mean":
+        return mean_measured(x), 0.0, 1
+    if codec.two_level or not extents:
+        return measured(x), 0.0, 1
+    return None, 0.0, 0
+
+
+def plan_of(x: Any, codec: Codec, extents: tuple[int, ...], aligned: bool, keyed: bool) -> Plan | None:
+    """How to encode such an array; None where it must be made contiguous first."""
+    device = 0 if SIMULATED else current_device()
+    key = (id(codec), extents, x.shape, x.strides, x.dtype, aligned, keyed, device)
+    found = _plans.get(key)
+    if found is None:
+        if len(_plans) >= PLANS:
+            _plans.clear()
+        found = _plans[key] = codec, make_plan(x, codec, extents, aligned, keyed)
+    return found[1]
+
+
+def make_plan(x: Any, codec: Codec, extents: tuple[int, ...], aligned: bool, keyed: bool) -> Plan | None:
+    """By lanes where blocks are neighbours, else by patches."""
+    axes = five_axes(x, extents, codec.element.bits)
+    if axes is None:
+        return None
+    lanes = lanes_of(codec, float_kind(x), axes, extents) if aligned else None
+    if lanes is None:
+        return patches_plan(float_kind(x), codec, axes, extents, keyed)
+    return lanes_plan(codec, float_kind(x), axes[-1], lanes, keyed, TENSOR_WAVES if codec.two_level else 0)
+
+
+def lanes_of(codec: Codec, kind: str | None, axes: list[Axis], extents: tuple[int, ...]) -> Lanes | None:
+    """How lanes share the blocks of an array; None where they can't."""
+    block, size, bits = axes[-1].extent, axes[-1].size, codec.element.bits
+    is_line = len(extents) == 1 and axes[-1].stride == 1 and all(axis.size == 1 for axis in axes[:-1])
+    whole = size % block == 0 and size * bits % WORD_BITS == 0 and block & (block - 1) == 0
+    in_order = codec.calibration == "abs_mean" or (codec.rule == "four_over_six" and not codec.given)
+    if not is_line or not whole or in_order:
+        return None
+    counts = [count for count in counts_of(codec, kind) if is_storable(bits, count)]
+    fitting = [count for count in counts if block % count == 0 and block // count <= WARP]
+    return Lanes(fitting[0]) if fitting else None
+
+
+def counts_of(codec: Codec, kind: str | None) -> tuple[int, ...]:
+    """Values a lane, the best first. Draws come in groups of eight, 16-bit floats eight a load."""
+    if codec.rounding != "nearest":
+        return (8, 16)
+    if kind == "float32":
+        return (4, 8, 16) if codec.element.bits >= 6 else (8, 16, 4)
+    return (16, 8) if codec.element.bits in (4, 6) else (8, 16)
+
+
+def lanes_plan(codec: Codec, kind: str | None, line: Axis, lanes: Lanes, keyed: bool, waves: int) -> Plan:
+    """The launch of the kernel of lanes on one long line; in one pass unless ``waves`` says how many stay."""
+    converts = SIMULATED or device_capability(current_device()) >= CONVERTS
+    count, threads = line.size // lanes.values, MOST_THREADS
+    blocks = -(-count // (threads * lanes.items))
+    kernel = lanes_kernel(codec, kind, line.extent, lanes, converts, keyed)
+    return Plan(kernel, min(blocks, waves * processors()) if waves else blocks, threads, (count,), True)
+
+
+def patches_plan(
+    kind: str | None, codec: Codec, axes: list[Axis], extents: tuple[int, ...], keyed: bool
+) -> Plan:
+    """The launch of the kernel of patches."""
+    bits = codec.element.bits
+    patch = patch_of(axes, bits, not extents)
+    count = math.prod(-(-axis.size // size) for axis, size in zip(axes, patch.sizes, strict=True))
+    words = math.prod(patch.sizes) * bits // WORD_BITS
+    threads = max(WARP, min(MOST_THREADS, 1 << (words - 1).bit_length()))
+    layout = (*[axis.size for axis in axes], *[axis.stride for axis in axes])
+    kernel = patches_kernel(codec, kind, *patch, not extents, keyed)
+    return Plan(kernel, min(count, PATCH_WAVES * processors()), threads, layout, False)

@@ -70,6 +70,12 @@ def _halves(u: Any) -> Any:
     return np.array([u], U).view(np.uint16)
 
 
+@assembly("add.rm.f32 $0, $1, 0f4B000000;", ("float32",), ("float32",))
+def plus_whole(x):
+    """2**23 plus the whole number below ``x``, which isn't negative and is below 2**22."""
+    return np.float32(np.floor(x) + np.float32(2.0**23))
+
+
 @assembly("prmt.b32 $0, $1, $2, $3;", ("uint32",), ("uint32", "uint32", "uint32"))
 def permute(a, b, selector):
     """Four bytes of the eight in ``a`` (0 to 3) and ``b`` (4 to 7), as the nibbles of ``selector`` say.
@@ -113,3 +119,71 @@ def _codes(values: Any, maximum: float, kind: Any, nan: int) -> Any:
     x = np.array(values, np.float32)
     codes = np.clip(x, -maximum, maximum).astype(kind).view(np.uint8)
     return np.where(np.isnan(x), np.uint8(nan), codes).view(U)[0]
+
+
+def _loading(hint: str) -> Callable[[Function], Function]:
+    """A function ``(pointer, index)`` reading four words that nothing writes meanwhile, as the hint says.
+
+    It isn't bound to its place among stores, so that loads of several items can be in flight at once.
+    """
+
+    def typing(types: Any, pointer: Any, index: Any) -> Any:
+        return types.UniTuple(types.uint32, 4)
+
+    def lowering(context: Any, builder: Any, signature: Any, values: Any) -> Any:
+        from llvmlite import ir
+        from numba.cuda import types
+
+        index = context.cast(builder, values[1], signature.args[1], types.int64)
+        word = ir.IntType(32)
+        place = builder.ptrtoint(builder.gep(values[0], [index]), ir.IntType(64))
+        kind = ir.FunctionType(ir.LiteralStructType((word,) * 4), (ir.IntType(64),))
+        text = f"ld.global.nc{hint}.v4.u32 {{$0, $1, $2, $3}}, [$4];"
+        found = builder.call(ir.InlineAsm(kind, text, "=r,=r,=r,=r,l"), [place])
+        parts = [builder.extract_value(found, i) for i in range(4)]
+        return context.make_tuple(builder, signature.return_type, parts)
+
+    return instruction(typing, lowering)
+
+
+@_loading(".L1::no_allocate")
+def stream4(pointer, index):
+    """Four words of an array that is read once, from an index that is a multiple of 4 on."""
+    return pointer[index], pointer[index + 1], pointer[index + 2], pointer[index + 3]
+
+
+@_loading("")
+def constant4(pointer, index):
+    """Four words of an array that the kernel doesn't write, from an index that is a multiple of 4 on."""
+    return pointer[index], pointer[index + 1], pointer[index + 2], pointer[index + 3]
+
+
+def _down_type(types: Any, value: Any, distance: Any) -> Any:
+    return types.uint32
+
+
+def _lower_down(context: Any, builder: Any, signature: Any, values: Any) -> Any:
+    from llvmlite import ir
+    from numba.cuda import types
+    from numba.cuda.cgutils import get_or_insert_function
+
+    word = ir.IntType(32)
+    kind = ir.FunctionType(ir.LiteralStructType((word, ir.IntType(1))), (word,) * 5)
+    function = get_or_insert_function(builder.module, kind, "llvm.nvvm.shfl.sync.i32")
+    value, distance = (
+        context.cast(builder, x, given, types.uint32) for x, given in zip(values, signature.args, strict=True)
+    )
+    all_lanes, down, clamp = ir.Constant(word, -1), ir.Constant(word, 2), ir.Constant(word, 31)
+    return builder.extract_value(builder.call(function, (all_lanes, down, value, distance, clamp)), 0)
+
+
+@instruction(_down_type, _lower_down)
+def shuffle_down(value, distance):
+    """The uint32 of the lane ``distance`` further, its own beyond the last. Every thread takes part."""
+    cuda = simulated()
+    held = cuda.shared.array(1024, np.uint32)
+    thread = cuda.threadIdx.x
+    cuda.syncthreads()
+    held[thread] = value
+    cuda.syncthreads()
+    return held[thread + int(distance)] if thread % 32 + int(distance) < 32 else value
