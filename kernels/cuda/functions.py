@@ -85,13 +85,18 @@ def _erf(x: Any) -> float:
     return math.erf(float(x))
 
 
+def _pow(a: Any, b: Any) -> Any:
+    """C's pow: NumPy takes a short cut where there is one exponent."""
+    return np.power(np.array([a, a]), np.array([b, b]))[0]
+
+
 exp = _library("__nv_expf", np.exp)
 expm1 = _library("__nv_expm1f", np.expm1)
 log1p = _library("__nv_log1pf", np.log1p)
 sqrt = _library("__nv_sqrtf", np.sqrt)
 floor = _library("__nv_floorf", np.floor)
 rint = _library("__nv_rintf", np.rint)
-powf = _library2("__nv_powf", np.power)
+powf = _library2("__nv_powf", _pow)
 fmod = _library2("__nv_fmodf", np.fmod)
 
 
@@ -142,8 +147,8 @@ def copysign(a, b):
 
 
 @scalar
-def power(a, b):
-    """a ** b; the powers that NumPy has arithmetic for are rounded once."""
+def power_of_number(a, b):
+    """a ** b of one number b; the powers that NumPy has arithmetic for are rounded once."""
     if b == TWO:
         return F(a * a)
     if b == UNIT:
@@ -256,9 +261,9 @@ OPERATIONS: dict[str, Operation] = {
     **_written("bb", "b", logical_and="{0} & {1}", logical_or="{0} | {1}", logical_xor="{0} != {1}"),
     **_written("b", "b", logical_not="not {0}"),
     **_written("bbb", "b", where_truth="({0} & {1}) | ((not {0}) & {2})"),
-    **_called("ff", "f", maximum=maximum, minimum=minimum, copysign=copysign, power=power, fmod=fmod),
+    **_called("ff", "f", maximum=maximum, minimum=minimum, copysign=copysign, power=powf, fmod=fmod),
     **_called("ff", "f", remainder=floor_mod, floor_divide=floor_divide, logaddexp=logaddexp),
-    **_called("ff", "f", nextafter=nextafter),
+    **_called("ff", "f", nextafter=nextafter, power_of_number=power_of_number),
     **_called("fff", "f", clip=clip),
     **_called("bff", "f", where=where),
     **_called("f", "f", absolute=magnitude, negative=negative, sign=sign, floor=floor, rint=rint),

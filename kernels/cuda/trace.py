@@ -140,6 +140,8 @@ class Tracer:
         """An operation on symbols and numbers."""
         places = [self.place(argument) for argument in arguments]
         kinds = [kind_of(self.steps[place]) for place in places]
+        if name == "power" and self.steps[places[-1]][0] in ("number", "constant"):
+            name = "power_of_number"
         if name == "where" and kinds[1:] == ["b", "b"]:
             name = "where_truth"
         elif name in OF_TRUTHS and set(kinds) == {"b"}:
@@ -226,7 +228,7 @@ class Symbol(NDArrayOperatorsMixin):
     def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, out: Any = (), **other: Any) -> Any:
         if method != "__call__" or other or any(not isinstance(x, Symbol) for x in out):
             raise Untraceable(f"{ufunc.__name__}.{method}")
-        result = self.tracer.apply(ufunc.__name__, *inputs)
+        result = self.copy() if ufunc is np.positive else self.tracer.apply(ufunc.__name__, *inputs)
         for target in out:  # in place: whoever holds the symbol sees the new value
             target.place = result.place
             return target

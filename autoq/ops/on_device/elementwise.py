@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable
 from functools import lru_cache
 from typing import Any
@@ -28,7 +29,7 @@ NUMBERS = (float, int, bool)
 PLAIN = (float, int, bool, str, type(None))
 # Forwards that look at dtypes in a way that symbols have no answer for.
 FORWARDS: dict[str, Callable[..., Any]] = {"where": np.where}
-TRACED = Namespace(lambda op: FORWARDS.get(op.name, op.forward))
+TRACED = Namespace(lambda op: traceable(op))
 
 
 @accelerate(ELEMENTWISE)
@@ -80,11 +81,15 @@ def plain_key(static: dict[str, Any]) -> tuple[Any, ...] | None:
     return tuple((name, value, repr(value)) for name, value in static.items())
 
 
+def traceable(op: Op) -> Callable[..., Any]:
+    """An op's forward without a look at what comes out, which custom ops take."""
+    return FORWARDS.get(op.name) or inspect.unwrap(op.forward)
+
+
 @lru_cache(maxsize=1024)
 def forward_expression(op: Op, kinds: str, key: tuple[Any, ...]) -> Traced | None:
     """The expression of an op's forward; None where it has none."""
-    function = FORWARDS.get(op.name, op.forward)
-    return traced(function, kinds.replace("i", "f"), {name: value for name, value, _ in key})
+    return traced(traceable(op), kinds.replace("i", "f"), {name: value for name, value, _ in key})
 
 
 def computed(found: Traced, values: Any, kinds: str, out: Any) -> Any:
