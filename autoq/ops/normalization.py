@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from autoq.errors import ArgumentError, ShapeError
-from autoq.ops.axes import Axis, check_axes, number, reduced_size
+from autoq.ops.axes import Axis, Shape, check_axes, number, reduced_size
 from autoq.ops.samples import Case
 from autoq.tape.op import Op, register
 
@@ -116,7 +116,8 @@ def layer_norm_x(F: Any, g: Any, x: Any, weight: Any, axis: Axis, eps: float) ->
     return inverse * (g - _mean(F, g, axis) - y * _mean(F, g * y, axis))
 
 
-def _layer_norm_weight(F: Any, g: Any, x: Any, axis: Axis, eps: float) -> Any:
+def _layer_norm_weight(F: Any, g: Any, x: Any, weight_shape: Shape, axis: Axis, eps: float) -> Any:
+    """The cotangent times the normalized x; kernels sum it to the shape of the weight."""
     return g * normalized(F, x, axis, eps)[0]
 
 
@@ -127,7 +128,8 @@ def _rms_norm_x(F: Any, g: Any, x: Any, weight: Any, axis: Axis, eps: float) -> 
     return inverse * (g - y * _mean(F, g * y, axis))
 
 
-def _rms_norm_weight(F: Any, g: Any, x: Any, axis: Axis, eps: float) -> Any:
+def _rms_norm_weight(F: Any, g: Any, x: Any, weight_shape: Shape, axis: Axis, eps: float) -> Any:
+    """The cotangent times the normalized x; kernels sum it to the shape of the weight."""
     return g * _scaled(F, x, axis, eps)[0]
 
 

@@ -87,10 +87,10 @@ def norm_kernel():
         found = D(0.0)
         for i in range(cuda.threadIdx.x, n, THREADS):
             found += sums[i]
-        found = math.sqrt(total(found))
+        root = math.sqrt(total(found))
         if cuda.threadIdx.x == 0:
-            out[0] = found
-            factor[0] = F(most / found) if most < found and found < np.inf else F(1.0)
+            out[0] = root
+            factor[0] = F(most / root) if most < root and root < np.inf else F(1.0)
 
     return norm, ("float64*", "int64", "float64", "float64*", "float32*")
 

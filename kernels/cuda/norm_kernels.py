@@ -41,8 +41,8 @@ def affine(shape: Shape, weight_side: Any, bias_side: Any) -> Function:
     """``finish(a, at, inverse, weights, biases, j, n, b)``: a chunk over its deviation, scaled and moved."""
     size = shape.size
     has_weight, has_bias = weight_side is not None, bias_side is not None
-    load_weight = shape.load(weight_side) if has_weight else None
-    load_bias = shape.load(bias_side) if has_bias else None
+    load_weight: Any = shape.load(weight_side) if has_weight else None
+    load_bias: Any = shape.load(bias_side) if has_bias else None
 
     @scalar
     def plain(a, at, inverse, weights, biases, j, n, b):
@@ -129,7 +129,7 @@ def normalizer(shape: Shape, weight_side: Any) -> Function:
     It returns the sums of the weighted cotangent, and of that times y.
     """
     size, has_weight = shape.size, weight_side is not None
-    load_weight = shape.load(weight_side) if has_weight else None
+    load_weight: Any = shape.load(weight_side) if has_weight else None
     total_of = quads_sum(QUAD)
 
     @scalar

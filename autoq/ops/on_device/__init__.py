@@ -3,3 +3,4 @@
 from autoq.ops.on_device import elementwise as elementwise
 from autoq.ops.on_device import reduce as reduce
 from autoq.ops.on_device import scatter as scatter
+from autoq.ops.on_device import rows as rows
