@@ -156,7 +156,24 @@ def run_reader(bits: int, quads: int, scale_of: Function) -> Function:
         second = fetch(words, np.int64(0), np.int64(1), 2 * place + 1, QUAD)
         return first, second, scales[scale_of(place, blocks)]
 
-    return read_quad if quads == 1 else {8: read_bytes, 4: read_nibbles}.get(bits, read_two)
+    if quads == 1:
+        return read_quad
+    across = eight_across(bits, scale_of)
+    return {8: read_bytes, 4: read_nibbles, 3: across, 5: across, 6: across}.get(bits, read_two)
+
+
+def eight_across(bits: int, scale_of: Function) -> Function:
+    """``read`` of eight codes of 3, 5 or 6 bits, which lie in two words wherever they begin."""
+    width, second = 2 * QUAD * bits, W(QUAD * bits)
+
+    @scalar
+    def read(words, scales, place, blocks):
+        first = place * width
+        low, high = W(words[first >> 5]), W(words[(first + width - 1) >> 5])
+        eight = W(W(W(high << W(32)) | low) >> W(first & 31))
+        return U(W(eight & LOW)), U(W(W(eight >> second) & LOW)), scales[scale_of(place, blocks)]
+
+    return read
 
 
 def fetcher(bits: int, run: int) -> Function:

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from autoq.errors import DTypeError, ShapeError
+from autoq.kernels.codec import Codec, ElementCodec
 from autoq.kernels.cuda import launch
 from autoq.kernels.cuda.dequantize import dequantize
 from autoq.schemes import CATALOG, QuantScheme, scheme
@@ -68,6 +69,23 @@ def test_named_schemes(name: str) -> None:
 def test_odd_blocks(name: str) -> None:
     for shape in [(2, 1), (4, 40), (3, 2, 21)]:
         check(ODD[name], shape)
+
+
+@pytest.mark.parametrize("bits", [1, 3, 5, 7])
+def test_widths_that_no_format_has(bits: int) -> None:
+    values = tuple(float(code) for code in range(1 << bits))
+    element = ElementCodec(
+        f"u{bits}", "table", bits, 0, 0, values[-1], 0.0, 1.0, len(values) - 1, False, -1, values
+    )
+    codes = np.random.default_rng(bits).integers(0, 1 << bits, 96).astype(np.uint8)
+    scales = np.array([[127, 126, 128]], np.uint8)
+    wanted = codes * np.repeat([1.0, 0.5, 2.0], 32)
+    for dtype in FLOATS:
+        out = np.zeros((1, 96), dtype)
+        dequantize(
+            convert.pack(codes, bits)[None], scales, None, Codec(element, "ue8m0", "floor"), (32,), out
+        )
+        assert same(out[0], wanted.astype(np.float32).astype(dtype))
 
 
 @pytest.mark.parametrize("dtype", FLOATS, ids=lambda dtype: np.dtype(dtype).name)
