@@ -158,7 +158,9 @@ def as_tensor(x: Any) -> Any:
 def plain(value: Any) -> Any:
     """A static argument with tensors in it, as indices or labels, turned into arrays on their device."""
     if isinstance(value, _Tensor):
-        return value._value if on_gpu(value._value) else value.numpy()
+        if value.device == "cpu":
+            return value.numpy()
+        return value._value.dequantize() if type(value._value) is QTensor else value._value
     if type(value) in (tuple, list):
         return type(value)([plain(v) for v in value])
     return value

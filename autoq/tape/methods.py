@@ -11,6 +11,7 @@ from autoq.tape import kinds as kinds  # tells apply how to run them
 from autoq.tape.apply import apply, binary
 from autoq.tape.arranging import Arranging
 from autoq.tape.elementary import Elementary
+from autoq.tape.moving import Moving
 
 if TYPE_CHECKING:
     from autoq.tape.tensor import Tensor
@@ -143,7 +144,7 @@ def _comparable(other: Any) -> bool:
     return isinstance(other, (*NUMERIC, Operators, list)) or is_array(other)
 
 
-class Methods(Operators, Elementary, Arranging):
+class Methods(Operators, Elementary, Arranging, Moving):
     """Ops as methods, under the names that NumPy and PyTorch users look for."""
 
     __slots__ = ()

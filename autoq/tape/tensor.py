@@ -10,7 +10,7 @@ import numpy as np
 
 from autoq import devices
 from autoq.context import current
-from autoq.errors import ArgumentError, DTypeError, GradientError, ShapeError
+from autoq.errors import DTypeError, GradientError, ShapeError
 from autoq.schemes import QuantScheme
 from autoq.storage import QTensor
 from autoq.tape.apply import apply, bind, plain
@@ -249,38 +249,6 @@ class Tensor(Hooked):
     def inhibit(self) -> Tensor:
         """The same values, with a dtype that doesn't vote (S3)."""
         return _flagged(self, INHIBIT)
-
-    def to(self, device: str) -> Tensor:
-        """The tensor on a device, itself where it is there; its gradient comes back (S4).
-
-        Args:
-            device: ``"cpu"``, ``"cuda"`` or ``"cuda:N"``.
-
-        Raises:
-            DeviceError: A device that isn't offered, or can't be used on this computer.
-
-        Example:
-            >>> import autoq as aq
-            >>> x = aq.tensor([1.0])
-            >>> x.to(x.device) is x
-            True
-        """
-        device = devices.resolve(device)
-        return self if device == self.device else apply("to_device", self, device=device)
-
-    def cpu(self) -> Tensor:
-        """The tensor on the CPU: ``to("cpu")``."""
-        return self.to("cpu")
-
-    def cuda(self, index: int = 0) -> Tensor:
-        """The tensor on a GPU: ``to("cuda")``, or that of another number."""
-        return self.to(f"cuda:{index}")
-
-    def to_device(self, device: str, *, stream: Any = None) -> Tensor:
-        """``to`` under the array API standard's name; work on a GPU is in the order of CuPy's stream."""
-        if stream is not None:
-            raise ArgumentError(f"to_device with stream={stream!r}.", "stream=None", "Leave stream out.")
-        return self.to(device)
 
     def quantize(self, scheme: Any, **options: Any) -> AutodiffQTensor:
         """Encode with a scheme; the gradient passes straight through (S20). Options as in ``aq.quantize``."""

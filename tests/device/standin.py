@@ -14,18 +14,8 @@ from typing import Any
 import numpy as np
 
 from .names import Offered, offered
-from .standin_array import (
-    Capsule,
-    Device,
-    OutOfMemoryError,
-    computed,
-    current_device,
-    ndarray,
-    on_device,
-    read,
-    unwrap,
-    wrap,
-)
+from .standin_array import computed, ndarray, unwrap, wrap
+from .standin_device import Capsule, Device, OutOfMemoryError, current_device, on_device, read
 
 DEVICES = 2
 FREE, TOTAL = 1 << 30, 1 << 31

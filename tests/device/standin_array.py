@@ -6,69 +6,21 @@ instead of scalars. Reads of values are noted, so that a test can say that none 
 
 from __future__ import annotations
 
-import contextlib
 import operator
-from collections import Counter
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 
-READS: Counter[str] = Counter()
-_settings = {"forbid": False, "limit": None, "device": 0}
-
-
-class ReadOfDevice(RuntimeError):
-    """A value was read back where a test forbids it."""
-
-
-class OutOfMemoryError(MemoryError):
-    """CuPy's error of that name."""
-
-    def __init__(self, size: int, total: int, limit: int = 0) -> None:
-        super().__init__(f"Out of memory allocating {size:,} bytes (allocated so far: {total:,} bytes).")
-
-
-def read(how: str) -> None:
-    """Note that a value came to the host, by ``get``, ``item``, ``bool`` and the like."""
-    READS[how] += 1
-    if _settings["forbid"]:
-        raise ReadOfDevice(f"{how}() of an array on the device")
-
-
-@contextlib.contextmanager
-def no_reads() -> Iterator[None]:
-    """A block in which every read of a value from the device is an error."""
-    _settings["forbid"] = True
-    try:
-        yield
-    finally:
-        _settings["forbid"] = False
-
-
-@contextlib.contextmanager
-def memory_limit(size: int) -> Iterator[None]:
-    """A block in which arrays of more bytes than ``size`` are out of memory."""
-    _settings["limit"] = size
-    try:
-        yield
-    finally:
-        _settings["limit"] = None
-
-
-@contextlib.contextmanager
-def on_device(index: int) -> Iterator[None]:
-    """A block in which new arrays are made on a device."""
-    previous, _settings["device"] = _settings["device"], index
-    try:
-        yield
-    finally:
-        _settings["device"] = previous
-
-
-def current_device() -> int:
-    """The device that new arrays are made on."""
-    return int(_settings["device"])
+from .standin_device import (
+    SETTINGS,
+    Capsule,
+    Device,
+    Flags,
+    Memory,
+    OutOfMemoryError,
+    current_device,
+    read,
+)
 
 
 def wrap(result: Any) -> Any:
@@ -115,35 +67,6 @@ def computed(function: Any, *args: Any, **kwargs: Any) -> Any:
         return out
 
 
-class Memory:
-    """Where an array lies."""
-
-    def __init__(self, array: np.ndarray) -> None:
-        self._array = array
-        self.ptr = array.__array_interface__["data"][0]
-
-    @property
-    def mem(self) -> Any:
-        """The allocation."""
-        return self
-
-
-class Flags:
-    """The flags that CuPy's arrays have: no ``writeable`` among them."""
-
-    def __init__(self, flags: Any) -> None:
-        self.c_contiguous, self.f_contiguous, self.owndata = (
-            flags.c_contiguous,
-            flags.f_contiguous,
-            flags.owndata,
-        )
-
-    @property
-    def forc(self) -> bool:
-        """Contiguous in one of the two orders."""
-        return bool(self.c_contiguous or self.f_contiguous)
-
-
 class ndarray:  # noqa: N801
     """What stands for ``cupy.ndarray``."""
 
@@ -153,7 +76,7 @@ class ndarray:  # noqa: N801
     def __new__(cls, shape: Any, dtype: Any = float) -> ndarray:
         made = object.__new__(cls)
         array = shape if isinstance(shape, np.ndarray) else np.empty(shape, dtype)
-        limit = _settings["limit"]
+        limit = SETTINGS["limit"]
         if limit is not None and array.flags.owndata and array.nbytes > limit:
             raise OutOfMemoryError(array.nbytes, 0)
         made._array, made._device = array, current_device()
@@ -348,43 +271,6 @@ class ndarray:  # noqa: N801
         return computed(np.invert, self)
 
     __hash__ = None  # type: ignore[assignment]
-
-
-class Device:
-    """What stands for ``cupy.cuda.Device``."""
-
-    compute_capability = "90"
-
-    def __init__(self, device: Any = None) -> None:
-        self.id = current_device() if device is None else int(device)
-        self._entered: list[Any] = []
-
-    def __enter__(self) -> Device:
-        self._entered.append(on_device(self.id))
-        self._entered[-1].__enter__()
-        return self
-
-    def __exit__(self, *error: Any) -> None:
-        self._entered.pop().__exit__(None, None, None)
-
-    def __eq__(self, other: Any) -> bool:
-        return isinstance(other, Device) and other.id == self.id
-
-    def __hash__(self) -> int:
-        return hash(self.id)
-
-    def use(self) -> None:
-        _settings["device"] = self.id
-
-    def synchronize(self) -> None:
-        read("synchronize")
-
-
-class Capsule:
-    """An array handed over by DLPack."""
-
-    def __init__(self, array: ndarray) -> None:
-        self.array = array
 
 
 def _operand(value: Any) -> bool:

@@ -17,7 +17,8 @@ from autoq.storage.packing import pack as pack_codes
 from autoq.storage.packing import unpack as unpack_codes
 from autoq.storage.plan import kernels
 
-from .standin_array import ndarray, read
+from .standin_array import ndarray
+from .standin_device import read
 
 LAUNCHES: list[str] = []
 

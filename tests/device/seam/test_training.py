@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import autoq as aq
-from tests.device.standin_array import memory_limit, no_reads
+from tests.device.standin_device import memory_limit, no_reads
 
 pytestmark = pytest.mark.skipif(
     "standin" not in getattr(aq.devices.namespace_of("cuda"), "__version__", ""),
