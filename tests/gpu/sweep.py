@@ -19,7 +19,6 @@ from autoq.kernels.codec import Codec
 from autoq.kernels.cpu.signatures import array, signature
 from autoq.kernels.cuda.compile import uses_cuda
 from autoq.kernels.cuda.launch import Kernel, empty, grid, kernel, library
-from autoq.kernels.cuda.quantize_instructions import four_e4m3, four_e5m2
 from autoq.kernels.scalar.bits import INFINITY, MAGNITUDE, ONE, ZERO, F, U, bits, real
 from autoq.kernels.scalar.element import element_functions, stored_magnitudes
 from autoq.kernels.scalar.philox import W
@@ -34,19 +33,22 @@ PATTERNS = 1 << 32
 THREADS = 128
 PIECE = 1 << 12
 MIX, SPREAD = U(0x9E3779B1), U(0x85EBCA6B)
-INSTRUCTIONS = {"e4m3": four_e4m3, "e5m2": four_e5m2}
+LARGEST = U(0x7F7FFFFF)
+GROUP = 8
 
 
 class Sweep(NamedTuple):
     """What is computed of every pattern.
 
     Attributes:
-        kind: ``"codes"``, ``"instructions"``, ``"rule"`` or ``"tensor"``.
+        kind: ``"codes"``, ``"quick4"``, ``"quick8"``, ``"rule"`` or ``"tensor"``.
         codec: Of the encoder or rule.
+        converts: Whether quick ways may use the device's conversions.
     """
 
     kind: str
     codec: Codec
+    converts: bool = False
 
 
 @scalar
@@ -65,12 +67,15 @@ def folded(a, b, c, d):
 
 def result_of(sweep: Sweep) -> Function:
     """``result(pattern, limits, mask, p, q, t)``: 32 bits that stand for what a pattern gives."""
-    return {
-        "codes": code_of,
-        "instructions": code_without_nan,
-        "rule": rule_of,
-        "tensor": tensor_of,
-    }[sweep.kind](sweep.codec)
+    if sweep.kind in ("quick4", "quick8"):
+        return counted_code(sweep)
+    return {"codes": code_of, "rule": rule_of, "tensor": tensor_of}[sweep.kind](sweep.codec)
+
+
+@scalar
+def drawn(pattern):
+    """The 16-bit draw of a pattern."""
+    return U(U(pattern * MIX) >> U(16))
 
 
 def code_of(codec: Codec) -> Function:
@@ -80,20 +85,15 @@ def code_of(codec: Codec) -> Function:
     @scalar
     def code(pattern, limits, mask, p, q, t):
         mixed = U(U(pattern >> U(2)) * SPREAD)
-        return encode(real(pattern), limits[U(U(mixed >> U(7)) & mask)], U(U(pattern * MIX) >> U(16)))
+        return encode(real(pattern), limits[U(U(mixed >> U(7)) & mask)], drawn(pattern))
 
     return code
 
 
-def code_without_nan(codec: Codec) -> Function:
-    """The code where the float32 is a number, else nothing: only blocks without codes hold others."""
-    code = code_of(codec)
-
-    @scalar
-    def code_or_nothing(pattern, limits, mask, p, q, t):
-        return code(pattern, limits, mask, p, q, t) if U(pattern & MAGNITUDE) <= INFINITY else ZERO
-
-    return code_or_nothing
+@scalar
+def finite(pattern):
+    """The bits of a finite magnitude."""
+    return min(U(pattern & MAGNITUDE), LARGEST)
 
 
 def rule_of(codec: Codec) -> Function:
@@ -104,8 +104,8 @@ def rule_of(codec: Codec) -> Function:
 
     @scalar
     def scale(pattern, limits, mask, p, q, t):
-        measured = U(U(pattern * MIX) & U(0x7F7FFFFF)) if given else pattern
-        real_scale = real(U(pattern & U(0x7F7FFFFF))) if given else F(0.0)
+        measured = finite(U(pattern * MIX)) if given else pattern
+        real_scale = real(finite(pattern)) if given else F(0.0)
         stored, factor, value, limit = rule(measured, real_scale, p, q, t)
         return folded(U(stored), bits(factor), bits(value), limit)
 
@@ -118,7 +118,7 @@ def tensor_of(codec: Codec) -> Function:
 
     @scalar
     def tensor(pattern, limits, mask, p, q, t):
-        a, b, c, d = factors(real(U(pattern & U(0x7F7FFFFF))))
+        a, b, c, d = factors(real(finite(pattern)))
         return folded(bits(a), bits(b), bits(c), bits(d))
 
     return tensor
@@ -139,32 +139,76 @@ def folder(result: Function) -> Function:
     return fold
 
 
-def four_folder(codec: Codec) -> Function:
-    """The sums of codes that one instruction makes of four float32, clamped to the limit before."""
-    four, signed = INSTRUCTIONS[codec.element.name], U(0x80000000)
+def counter(sweep: Sweep) -> Function:
+    """``counted(pattern)``: whether a value may be in a block that takes the quick way, with factor 1."""
+    from autoq.kernels.cuda.quantize_encode import certain
+
+    sure, saturates = certain(sweep.codec, sweep.converts), sweep.codec.nonfinite == "saturate"
 
     @scalar
-    def clamped(pattern, limit):
-        # A block without codes has no signs either.
-        sign = U(pattern & signed) if limit != ZERO else ZERO
-        return real(U(min(U(pattern & MAGNITUDE), limit) | sign))
+    def counted(pattern):
+        a = U(pattern & MAGNITUDE)
+        return sure(real(a), F(1.0)) and (saturates or a < INFINITY)
+
+    return counted
+
+
+def counted_code(sweep: Sweep) -> Function:
+    """The code where the quick way holds, else nothing."""
+    encode = element_functions(sweep.codec.element, sweep.codec.rounding, sweep.codec.nonfinite).encode
+    counted, limit = counter(sweep), element_functions(sweep.codec.element).top
 
     @scalar
-    def add(total, pattern, code):
-        number = U(pattern & MAGNITUDE) <= INFINITY
-        return W(total + W(W(code if number else ZERO) * W(weight(pattern))))
+    def code(pattern, limits, mask, p, q, t):
+        return encode(real(pattern), limit, drawn(pattern)) if counted(pattern) else ZERO
+
+    return code
+
+
+def quick_eight_of(sweep: Sweep) -> Function:
+    """``eight(values, factor, draws) -> (low, high)`` by the ways that fast kernels take."""
+    from autoq.kernels.cuda.quantize_encode import joiner, quick_eight, quick_four
+
+    if sweep.kind == "quick8":
+        return quick_eight(sweep.codec, sweep.converts)
+    four, join = quick_four(sweep.codec, sweep.converts), joiner(sweep.codec.element.bits)
+
+    @scalar
+    def eight(values, factor, draws):
+        low = four(values[0:4], factor, draws[0], draws[1])
+        return join(low, four(values[4:8], factor, draws[2], draws[3]))
+
+    return eight
+
+
+def quick_folder(sweep: Sweep) -> Function:
+    """``fold`` of codes that are made eight at once."""
+    eight, counted, bits_ = quick_eight_of(sweep), counter(sweep), sweep.codec.element.bits
+    mask_, per_word = U((1 << bits_) - 1), 8 if bits_ <= 4 else 4
+
+    @scalar
+    def number(pattern):
+        return real(pattern) if counted(pattern) else F(0.0)
+
+    @scalar
+    def four_numbers(a):
+        return number(a), number(U(a + U(1))), number(U(a + U(2))), number(U(a + U(3)))
+
+    @scalar
+    def two_draws(a):
+        return U(drawn(a) | U(drawn(U(a + U(1))) << U(16)))
 
     @scalar
     def fold(first, count, limits, mask, p, q, t):
         total = W(0)
-        for i in range(0, count, 4):
+        for i in range(0, count, GROUP):
             a = U(first + U(i))
-            b, c, d = U(a + U(1)), U(a + U(2)), U(a + U(3))
-            mixed = U(U(a >> U(2)) * SPREAD)
-            limit = limits[U(U(mixed >> U(7)) & mask)]
-            word = four(clamped(a, limit), clamped(b, limit), clamped(c, limit), clamped(d, limit))
-            total = add(add(total, a, U(word & U(0xFF))), b, U(U(word >> U(8)) & U(0xFF)))
-            total = add(add(total, c, U(U(word >> U(16)) & U(0xFF))), d, U(word >> U(24)))
+            draws = two_draws(a), two_draws(U(a + U(2))), two_draws(U(a + U(4))), two_draws(U(a + U(6)))
+            low, high = eight(four_numbers(a) + four_numbers(U(a + U(4))), p, draws)
+            for k in range(GROUP):
+                word = low if k < per_word else high
+                code = U(U(word >> U(k % per_word * bits_)) & mask_)
+                total = W(total + W(W(code) * W(weight(U(a + U(k))))))
         return total
 
     return fold
@@ -173,8 +217,7 @@ def four_folder(codec: Codec) -> Function:
 @kernel
 def sweep_kernel(sweep: Sweep) -> Any:
     """A slot a thread."""
-    by_instruction = sweep.kind == "instructions"
-    fold = four_folder(sweep.codec) if by_instruction else folder(result_of(sweep))
+    fold = quick_folder(sweep) if sweep.kind in ("quick4", "quick8") else folder(result_of(sweep))
 
     def device_sweep(first, run, limits, mask, p, q, t, out, slots):
         slot = np.int64(cuda.grid(1))
@@ -245,7 +288,7 @@ def first_difference(
         sweep: What is computed.
         limits: uint32, the limits that patterns are encoded under; a power of two of them.
         numbers: ``p``, ``q`` and the tensor scale of two-level rules.
-        first: Where to begin, a multiple of 4.
+        first: Where to begin, a multiple of 8.
         patterns: How many, a multiple of ``run``.
         run: Patterns a slot.
     """
@@ -255,9 +298,9 @@ def first_difference(
     different = np.flatnonzero(_fetched(device) != host)
     if not different.size:
         return None
-    if run <= 4:
+    if run <= GROUP:
         return first + int(different[0]) * run
-    return first_difference(sweep, limits, numbers, first + int(different[0]) * run, run, 4)
+    return first_difference(sweep, limits, numbers, first + int(different[0]) * run, run, GROUP)
 
 
 def _fetched(device: Any) -> np.ndarray:

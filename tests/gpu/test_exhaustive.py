@@ -22,7 +22,8 @@ pytestmark = [pytest.mark.gpu, pytest.mark.exhaustive]
 
 # What a tensor scale is taken of in the sweeps of block rules: ordinary, and the ends of the range.
 TENSOR_AMAX = (2688.0, 3.0e38, 1.2e-38, 1e-42, 0.0)
-MX = ("e4m3", "e5m2", "e3m2", "e2m3", "e2m1", "mxint8")
+MINIFLOATS = ("e4m3", "e5m2", "e3m2", "e2m3", "e2m1")
+MX = (*MINIFLOATS, "mxint8")
 QUOTIENTS = ("e4m3", "e5m2", "int8", "int4", "int2", "int8_full", "int4_full", "int2_full")
 # One element a kind, for what others share but for constants.
 MAIN = ("e4m3", "e2m1", "int8")
@@ -76,12 +77,30 @@ def test_every_float_where_nan_is_kept(element: str) -> None:
     assert differs is None, f"{element}: the code of {differs:#010x} differs"
 
 
-@pytest.mark.parametrize("element", ["e4m3", "e5m2"])
-def test_every_float_through_the_instructions(element: str) -> None:
-    codec = codec_of(QuantScheme(element))
-    for limits in (top(codec), limits_of(codec)[1:2], limits_of(codec)):
-        differs = first_difference(Sweep("instructions", codec), limits)
-        assert differs is None, f"{element}: the code of {differs:#010x} differs"
+def quick_sweeps() -> dict[str, Sweep]:
+    """The quick ways of fast kernels: by float arithmetic, and by the device's conversions."""
+    found = {}
+    for element in MINIFLOATS:
+        for rounding in ("nearest", "stochastic", "stochastic8"):
+            found[f"{element}-{rounding}"] = Sweep("quick8", quick_codec(element, rounding=rounding))
+    for element in ("e4m3", "e5m2"):
+        for nonfinite in ("propagate", "saturate"):
+            codec = quick_codec(element, nonfinite=nonfinite)
+            found[f"{element}-converted-{nonfinite}"] = Sweep("quick8", codec, True)
+    found["four e4m3"] = Sweep("quick4", quick_codec("e4m3"), True)
+    found["four e2m1"] = Sweep("quick4", quick_codec("e2m1"))
+    return found
+
+
+def quick_codec(element: str, **fields: str) -> Any:
+    return codec_of(QuantScheme(element, scale="ue8m0", **fields))
+
+
+@pytest.mark.parametrize("name", sorted(quick_sweeps()))
+def test_every_float_by_the_quick_ways(name: str) -> None:
+    chosen = quick_sweeps()[name]
+    differs = first_difference(chosen, top(chosen.codec))
+    assert differs is None, f"{name}: one of eight codes from {differs:#010x} on differs"
 
 
 @pytest.mark.parametrize("scheme", rule_schemes(), ids=names(rule_schemes()))

@@ -12,7 +12,8 @@ TWO_LEVEL = QuantScheme("e2m1", (16,), "ue4m3", tensor_scale=True, scale_rule="t
 REPRESENTATIVES = [
     (sweep_kernel, (Sweep("codes", codec_of(QuantScheme("e4m3"))),)),
     (sweep_kernel, (Sweep("codes", codec_of(QuantScheme("int8", rounding="stochastic"))),)),
-    (sweep_kernel, (Sweep("instructions", codec_of(QuantScheme("e5m2"))),), CONVERTS),
+    (sweep_kernel, (Sweep("quick8", codec_of(QuantScheme("e5m2")), True),), CONVERTS),
+    (sweep_kernel, (Sweep("quick8", codec_of(QuantScheme("e2m1"))),)),
     (sweep_kernel, (Sweep("rule", codec_of(TWO_LEVEL)),)),
     (sweep_kernel, (Sweep("tensor", codec_of(TWO_LEVEL)),)),
 ]

@@ -12,12 +12,17 @@ from autoq.storage.plan import codec_of
 from tests.gpu import sweep as sweeping
 from tests.gpu.sweep import Sweep, first_difference, limits_of, top
 
-WINDOWS = (0x3F7FFFF0, 0x7F7FFFF0, 0xC1DFFFF0)
+WINDOWS = (0x3F7FFFF0, 0x7F7FFFF0, 0xC0DFFFF0, 0xFF7FFFF0)
 TWO_LEVEL = QuantScheme("e2m1", (16,), "ue4m3", tensor_scale=True, scale_rule="te")
 SWEEPS = {
     "codes": Sweep("codes", codec_of(QuantScheme("e4m3"))),
     "draws": Sweep("codes", codec_of(QuantScheme("e2m1", rounding="stochastic"))),
-    "instructions": Sweep("instructions", codec_of(QuantScheme("e5m2"))),
+    "converted": Sweep("quick8", codec_of(QuantScheme("e5m2")), True),
+    "converted, saturating": Sweep("quick8", codec_of(QuantScheme("e4m3", nonfinite="saturate")), True),
+    "four": Sweep("quick4", codec_of(QuantScheme("e4m3")), True),
+    "by arithmetic": Sweep("quick8", codec_of(QuantScheme("e3m2"))),
+    "e2m1": Sweep("quick8", codec_of(QuantScheme("e2m1"))),
+    "e2m1 drawn": Sweep("quick8", codec_of(QuantScheme("e2m1", rounding="stochastic"))),
     "rule": Sweep("rule", codec_of(QuantScheme("int8", scale="f16"))),
     "given": Sweep("rule", codec_of(QuantScheme("e4m3", scale="ue8m0"), True)),
     "two levels": Sweep("rule", codec_of(TWO_LEVEL)),
@@ -50,4 +55,4 @@ def test_a_pattern_that_differs_is_found(monkeypatch: pytest.MonkeyPatch) -> Non
 
     monkeypatch.setattr(sweeping, "on_host", wrong)
     found = first_difference(chosen, top(chosen.codec), first=0x3F7FFFF0, patterns=32, run=8)
-    assert found == 0x3F800004
+    assert found == 0x3F800000
