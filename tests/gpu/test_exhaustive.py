@@ -25,6 +25,9 @@ TENSOR_AMAX = (2688.0, 3.0e38, 1.2e-38, 1e-42, 0.0)
 MINIFLOATS = ("e4m3", "e5m2", "e3m2", "e2m3", "e2m1")
 MX = (*MINIFLOATS, "mxint8")
 QUOTIENTS = ("e4m3", "e5m2", "int8", "int4", "int2", "int8_full", "int4_full", "int2_full")
+# Elements whose encoders differ in more than their range.
+DISTINCT = (*MX, "int8", "int4", "int2")
+ROUNDINGS = ("nearest", "stochastic", "stochastic8")
 # One element a kind, for what others share but for constants.
 MAIN = ("e4m3", "e2m1", "int8")
 FLOATS = {"float32": np.float32, "float16": np.float16, "bfloat16": ml_dtypes.bfloat16}
@@ -54,15 +57,14 @@ def names(schemes: list[QuantScheme]) -> list[str]:
 @pytest.mark.parametrize("element", sorted(ELEMENTS))
 def test_every_float_through_every_encoder(element: str) -> None:
     codec = codec_of(QuantScheme(element))
-    for limits in (top(codec), limits_of(codec)):
+    for limits in (top(codec), limits_of(codec)) if element in DISTINCT else (top(codec),):
         differs = first_difference(Sweep("codes", codec), limits)
         assert differs is None, f"{element}: the code of {differs:#010x} differs"
 
 
 @pytest.mark.parametrize(
     ("element", "rounding"),
-    [(element, "stochastic") for element in sorted(ELEMENTS)]
-    + [(element, "stochastic8") for element in MAIN],
+    [*((element, "stochastic") for element in DISTINCT), *((element, "stochastic8") for element in MAIN)],
 )
 def test_every_float_under_stochastic_rounding(element: str, rounding: str) -> None:
     codec = codec_of(QuantScheme(element, rounding=rounding))
@@ -81,7 +83,7 @@ def quick_sweeps() -> dict[str, Sweep]:
     """The quick ways of fast kernels: by float arithmetic, and by the device's conversions."""
     found = {}
     for element in MINIFLOATS:
-        for rounding in ("nearest", "stochastic", "stochastic8"):
+        for rounding in ROUNDINGS if element in MAIN else ROUNDINGS[:1]:
             found[f"{element}-{rounding}"] = Sweep("quick8", quick_codec(element, rounding=rounding))
     for element in ("e4m3", "e5m2"):
         for nonfinite in ("propagate", "saturate"):
@@ -115,11 +117,17 @@ def test_every_amax_through_every_rule(scheme: QuantScheme) -> None:
         assert differs is None, f"{scheme.name} under {amax}: the scale of {differs:#010x} differs"
 
 
-@pytest.mark.parametrize("nonfinite", ["propagate", "saturate"])
-@pytest.mark.parametrize("given", [False, True])
 @pytest.mark.parametrize("scale", sorted(SCALES))
-def test_every_measure_with_its_flag_and_every_given_scale(scale: str, given: bool, nonfinite: str) -> None:
-    codec = codec_of(QuantScheme("e4m3", scale=scale, nonfinite=nonfinite), given)
+def test_every_given_scale(scale: str) -> None:
+    codec = codec_of(QuantScheme("e4m3", scale=scale), given=True)
+    differs = first_difference(Sweep("rule", codec), top(codec), patterns=1 << 31)
+    assert differs is None, f"{scale}: the scale of {differs:#010x} differs"
+
+
+@pytest.mark.parametrize("scale", sorted(SCALES))
+def test_every_amax_beside_values_that_are_not_finite(scale: str) -> None:
+    # The sign bit of a measure says that such values were left out.
+    codec = codec_of(QuantScheme("e4m3", scale=scale, nonfinite="saturate"))
     differs = first_difference(Sweep("rule", codec), top(codec))
     assert differs is None, f"{scale}: the scale of {differs:#010x} differs"
 
