@@ -66,15 +66,14 @@ def timed(report: Any, name: str, make: Callable[[], Step], **options: Any) -> f
         return report.wall_time(name, step, peer=options.get("peer", False))
     except Exception as error:
         traceback.print_exc()
-        known = isinstance(error, ImportError)
-        (report.note if known else _wrong(report))(f"{name}: {type(error).__name__}: {error}"[:1000])
+        said = f"{name}: {type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"
+        if options.get("peer"):
+            report.note(f"{said} (the peer's own failure)")
+        else:
+            report.check(f"{name} runs", False, said)
         return None
     finally:
         free()
-
-
-def _wrong(report: Any) -> Callable[[str], object]:
-    return lambda text: report.check("a step runs", False, text)
 
 
 def free() -> None:
