@@ -22,6 +22,9 @@ OLDEST = 80  # compute capability 8.0: what bfloat16 and the conversions in the 
 _usable: set[int] = set()
 # GPUs in use beside the first: what is computed then has to choose one.
 SEVERAL: set[int] = set()
+# The class of CuPy's arrays, once there can be any.
+_ndarray: Any = None
+_HERE = nullcontext()
 
 
 def resolve(device: Any, default: str = "cpu") -> str:
@@ -165,11 +168,6 @@ def _import_cupy() -> Any:
     return cupy
 
 
-def _class() -> Any:
-    """The class of CuPy's arrays; before CuPy is imported an empty tuple, of which nothing is an instance."""
-    return getattr(sys.modules.get("cupy"), "ndarray", ())
-
-
 def is_array(x: Any) -> bool:
     """Whether ``x`` is an array of NumPy or CuPy.
 
@@ -187,7 +185,14 @@ def on_gpu(x: Any) -> bool:
         >>> on_gpu(np.zeros(2))
         False
     """
-    return x.__class__ is not np.ndarray and isinstance(x, _class())
+    global _ndarray
+    if x.__class__ is np.ndarray:
+        return False
+    if _ndarray is None:
+        _ndarray = getattr(sys.modules.get("cupy"), "ndarray", None)  # None until somebody imports CuPy
+        if _ndarray is None:
+            return False
+    return isinstance(x, _ndarray)
 
 
 def array_namespace(*arrays: Any) -> Any:
@@ -239,14 +244,16 @@ def device_of(array: Any) -> str:
 
 
 def using_device(device: str) -> AbstractContextManager[Any]:
-    """A block in which CuPy makes arrays and launches kernels on that device.
+    """A block in which CuPy makes arrays and launches kernels on that device, of several.
 
     Example:
         >>> with using_device("cpu"):
         ...     np.zeros(2).shape
         (2,)
     """
-    return nullcontext() if device == "cpu" else _import_cupy().cuda.Device(_index(device))
+    if device == "cpu" or not SEVERAL:
+        return _HERE
+    return _import_cupy().cuda.Device(_index(device))
 
 
 def to_device(array: Any, device: str) -> Any:

@@ -36,7 +36,7 @@ def rewritten(q: QTensor, values: Array, old: Array | None = None) -> QTensor:
         (True, np.float32(8.0))
     """
     old = q.dequantize() if old is None else old
-    changed = ~((old == values) | (np.isnan(old) & np.isnan(values)))
+    changed = _differ(old, values)
     if not on_gpu(changed) and not changed.any():
         return q
     if q.scheme.nonfinite == "raise":
@@ -53,6 +53,19 @@ def rewritten(q: QTensor, values: Array, old: Array | None = None) -> QTensor:
         codes, scales = _blocks_rewritten(q, codes, new, np.ascontiguousarray(touched))
     words = pack(codes, q.scheme.element_bits)
     return QTensor.make(words, scales, q.tensor_scale, q.scheme, q.shape, q.layout)
+
+
+def _differ(old: Array, new: Array) -> Array:
+    """Where values differ, NaN being equal to NaN, and -0 to 0."""
+    if not on_gpu(old):
+        changed: Array = ~((old == new) | (np.isnan(old) & np.isnan(new)))
+        return changed
+    a, b = old.view(np.uint32), new.view(np.uint32)  # CuPy takes subnormals for zeros
+    sizes = [x & np.uint32(0x7FFFFFFF) for x in (a, b)]
+    zeros = (sizes[0] | sizes[1]) == 0
+    nans = (sizes[0] > np.uint32(0x7F800000)) & (sizes[1] > np.uint32(0x7F800000))
+    different: Array = (a != b) & ~zeros & ~nans
+    return different
 
 
 def _under_scale_of(q: QTensor, values: Array) -> tuple[Array, Array]:

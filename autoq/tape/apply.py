@@ -288,6 +288,8 @@ def on_device(operands: tuple[Any, ...]) -> bool:
 def one_device(op: Op, operands: tuple[Any, ...]) -> str:
     """The one device that the operands are on; DeviceError names several."""
     arrays = [getattr(x._value, "words", x._value) for x in operands if isinstance(x, _Tensor)]
+    if not SEVERAL and all(array.__class__ is not np.ndarray for array in arrays):
+        return "cuda"
     if len({device_of(array) for array in arrays}) > 1:
         raise two_devices(op.name, arrays)
     return device_of(arrays[0])

@@ -19,6 +19,7 @@ from autoq.storage.plan import kernels
 
 from .standin_array import ndarray
 from .standin_device import read
+from .standin_update import MODULES as UPDATES
 
 LAUNCHES: list[str] = []
 
@@ -198,6 +199,7 @@ MODULES = {
     "dequantize": {"dequantize": dequantize},
     "pack": {"pack": pack, "unpack": unpack},
     "measure": {"amax": amax, "first_nonfinite": first_nonfinite},
+    **UPDATES,
 }
 
 
