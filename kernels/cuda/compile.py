@@ -48,12 +48,14 @@ class Source(NamedTuple):
         function: The kernel in Python.
         signature: Types of its parameters: ``"float32*"``, ``"int64"``.
         identity: What the compiled code depends on besides the sources: the factory and its parameters.
+        threads: Most threads a block, by which the assembler limits registers; 0 leaves it to choose.
     """
 
     name: str
     function: Callable[..., Any]
     signature: tuple[str, ...]
     identity: str
+    threads: int = 0
 
 
 def uses_cuda(namespace: dict[str, Any]) -> None:
@@ -126,13 +128,18 @@ def compile_ptx(source: Source, capability: Capability) -> str:
         kernel_fixup(library.get_function(name), False)
         (ptx,) = library.get_asm_strs(cc=capability)
     compiled.append(source.name)
-    return _tidied(ptx, name)
+    return _bounded(_tidied(ptx, name), source.threads)
 
 
 def _tidied(ptx: str, name: str) -> str:
     """PTX whose kernel is called ``ENTRY`` and that holds no names of Numba's environments."""
     lines = [line for line in ptx.replace(name, ENTRY).splitlines() if "NumbaEnv" not in line]
     return "\n".join(lines) + "\n"
+
+
+def _bounded(ptx: str, threads: int) -> str:
+    """PTX whose kernel says how many threads a block it is launched with at most."""
+    return re.sub(r"^\{", f".maxntid {threads}, 1, 1\n{{", ptx, count=1, flags=re.MULTILINE) if threads else ptx
 
 
 def _numba_type(types: Any, name: str) -> Any:

@@ -46,19 +46,20 @@ def empty(shape: Any, dtype: Any) -> Any:
     return library().empty(shape, dtype)
 
 
-def kernel(factory: Callable[..., tuple[Callable[..., Any], tuple[str, ...]]]) -> Callable[..., Kernel]:
+def kernel(factory: Callable[..., tuple[Any, ...]]) -> Callable[..., Kernel]:
     """Make a factory of kernels return them ready for launching, the same one for the same parameters.
 
     The factory returns a Python function in the dialect of README.md and the types of its parameters:
-    ``"float32*"`` is a pointer to device memory, ``"int64"`` a number. Its own parameters are hashable and
-    their ``repr`` says all that the code depends on.
+    ``"float32*"`` is a pointer to device memory, ``"int64"`` a number; a third result is the most threads a
+    block that it is launched with. Its own parameters are hashable and their ``repr`` says all that the code
+    depends on.
     """
 
     @cache
     def made(*parameters: Any) -> Kernel:
-        function, signature = factory(*parameters)
+        function, signature, *threads = factory(*parameters)
         identity = f"{factory.__module__}.{factory.__qualname__}{parameters!r}"
-        return Kernel(Source(factory.__name__, function, signature, identity))
+        return Kernel(Source(factory.__name__, function, signature, identity, *threads))
 
     return wraps(factory)(made)
 

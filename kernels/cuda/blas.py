@@ -1,0 +1,300 @@
+"""Matrix products of device arrays by cuBLAS, in row-major order and without copies of transposes.
+
+nvmath's bindings are called rather than CuPy, which refuses cuBLAS while a stream is captured. Every call
+takes its workspace from CuPy's pool and gives it back, so that products on two streams never share one and
+a captured graph owns what it uses. Without nvmath, or without the library that it loads, CuPy multiplies.
+"""
+
+from __future__ import annotations
+
+import itertools
+import threading
+from collections.abc import Iterator, Sequence
+from functools import cache
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from .launch import SIMULATED, library
+
+# What NVIDIA advises for Hopper; algorithms that need more are not chosen.
+WORKSPACE = 32 << 20
+MOST_INT = (1 << 31) - 1
+TYPES = {
+    "float32": "CUDA_R_32F",
+    "float64": "CUDA_R_64F",
+    "float16": "CUDA_R_16F",
+    "bfloat16": "CUDA_R_16BF",
+}
+# How a product of two arrays of one dtype is computed, by what is asked for.
+COMPUTE = {
+    "highest": "COMPUTE_32F",
+    "tf32": "COMPUTE_32F_FAST_TF32",
+    "bf16": "COMPUTE_32F_FAST_16BF",
+    "exact": "COMPUTE_64F",
+}
+# On the host: 0 and 1 as cuBLAS reads them.
+NUMBERS = {dtype: np.array([0, 1], dtype) for dtype in ("float32", "float64")}
+
+_local = threading.local()
+
+
+class Handle(NamedTuple):
+    """What a thread holds for a device.
+
+    Attributes:
+        number: cuBLAS's handle.
+        constants: 0 and 1 on the device, for calls whose alpha lies there.
+    """
+
+    number: int
+    constants: Any
+
+
+class Matrices(NamedTuple):
+    """Matrices as cuBLAS takes them.
+
+    Attributes:
+        array: What owns the memory.
+        transposed: Whether columns are what lies together.
+        step: Elements from one row (column) to the next.
+    """
+
+    array: Any
+    transposed: bool
+    step: int
+
+
+class Axis(NamedTuple):
+    """Leading axes that are walked in one step: a size, and the elements from one product to the next."""
+
+    size: int
+    a: int
+    b: int
+    out: int
+
+
+@cache
+def available() -> bool:
+    """Whether cuBLAS is reached through nvmath's bindings."""
+    # The kernels' other arrays are CuPy's own; what tests put in its place has no memory on a device.
+    if SIMULATED or not hasattr(library(), "_core"):
+        return False
+    try:
+        from nvmath.bindings import cublas
+
+        # The bindings look for the library when they are first called.
+        cublas.destroy(cublas.create())
+    except (ImportError, RuntimeError):
+        return False
+    return True
+
+
+def handle() -> Handle:
+    """The current thread's handle of the current device, which works on the current stream from now on."""
+    import cupy
+    from nvmath.bindings import cublas
+
+    handles: dict[int, Handle] = _local.__dict__.setdefault("handles", {})
+    device = cupy.cuda.runtime.getDevice()
+    found = handles.get(device)
+    if found is None:
+        number = cublas.create()
+        # Partial sums of one product are never rounded to 16 bits.
+        cublas.set_math_mode(number, cublas.Math.DISALLOW_REDUCED_PRECISION_REDUCTION)
+        found = handles[device] = Handle(number, cupy.arange(2, dtype=np.float32))
+        cupy.cuda.get_current_stream().synchronize()  # once: other streams may read the constants
+    return found
+
+
+def gemm(
+    a: Any, b: Any, out: Any, alpha: Any = 1.0, accumulate: bool = False, precision: str = "highest"
+) -> None:
+    """Write ``alpha * a @ b`` to ``out``, or add it.
+
+    Args:
+        a: (..., m, k): float64, float32, float16 or bfloat16, any strides.
+        b: (..., k, n) of the same dtype; leading axes are the result's, broadcast ones by a stride of 0.
+        out: (..., m, n), C-contiguous: float64 with float64, else float32 or the dtype of ``a``.
+        alpha: A number, or a 0-d float32 device array, which isn't read on the host.
+        accumulate: Add to what ``out`` holds.
+        precision: How float32 is multiplied: ``"highest"``, ``"tf32"`` or ``"bf16"``.
+    """
+    if not out.size:
+        return
+    if not a.shape[-1]:
+        if not accumulate:
+            out.fill(0)
+        return
+    if not available():
+        _by_arrays(a, b, out, alpha, accumulate)
+        return
+    left, right = matrices(a), matrices(b)
+    batch, offsets = _walk(left.array, right.array, out)
+    for at in offsets:
+        _gemm(left, right, out, batch, at, alpha, accumulate, precision)
+
+
+def matrices(x: Any) -> Matrices:
+    """An array as cuBLAS takes it, copied only where neither rows nor columns lie together.
+
+    Example:
+        >>> x = np.zeros((3, 5), np.float32)
+        >>> matrices(x)[1:], matrices(x.T)[1:], matrices(x[::2, :3])[1:]
+        ((False, 5), (True, 5), (False, 10))
+    """
+    rows, columns = x.shape[-2:]
+    down, across = (s // x.dtype.itemsize for s in x.strides[-2:])
+    if across == 1 or columns == 1:
+        step = down if rows > 1 else max(columns, 1)
+        if step >= max(columns, 1):
+            return Matrices(x, False, step)
+    if down == 1 or rows == 1:
+        step = across if columns > 1 else max(rows, 1)
+        if step >= max(rows, 1):
+            return Matrices(x, True, step)
+    return Matrices(_copied(x), False, columns)
+
+
+def _copied(x: Any) -> Any:
+    """A contiguous copy; 16-bit floats are moved as integers."""
+    if x.dtype.itemsize != 2:
+        return library().ascontiguousarray(x)
+    return library().ascontiguousarray(x.view(np.uint16)).view(x.dtype)
+
+
+def _walk(a: Any, b: Any, out: Any) -> tuple[Axis, Iterator[tuple[int, int, int]]]:
+    """The axis that one call walks, and where each call begins: elements of the three arrays."""
+    axes = joined(
+        [
+            Axis(size, *(x.strides[i] // x.dtype.itemsize for x in (a, b, out)))
+            for i, size in enumerate(out.shape[:-2])
+        ]
+    )
+    batch = max(axes, key=lambda axis: axis.size, default=Axis(1, 0, 0, 0))
+    others = [axis for axis in axes if axis is not batch]
+    places = itertools.product(*[range(axis.size) for axis in others])
+    return batch, (_offsets(others, place) for place in places)
+
+
+def _offsets(axes: Sequence[Axis], place: Sequence[int]) -> tuple[int, int, int]:
+    pairs = list(zip(axes, place, strict=True))
+    return (
+        sum(axis.a * i for axis, i in pairs),
+        sum(axis.b * i for axis, i in pairs),
+        sum(axis.out * i for axis, i in pairs),
+    )
+
+
+def joined(axes: Sequence[Axis]) -> list[Axis]:
+    """The same products on fewer axes: neighbours that all arrays walk in one step are one.
+
+    Example:
+        >>> joined([Axis(2, 24, 0, 8), Axis(1, 0, 0, 0), Axis(3, 8, 0, 4), Axis(2, 4, 0, 2)])
+        [Axis(size=2, a=24, b=0, out=8), Axis(size=6, a=4, b=0, out=2)]
+    """
+    found: list[Axis] = []
+    for axis in axes:
+        if axis.size == 1:
+            continue
+        if found and found[-1][1:] == tuple(axis.size * step for step in axis[1:]):
+            axis = axis._replace(size=axis.size * found.pop().size)
+        found.append(axis)
+    return found
+
+
+def _gemm(
+    a: Matrices,
+    b: Matrices,
+    out: Any,
+    batch: Axis,
+    at: tuple[int, int, int],
+    alpha: Any,
+    accumulate: bool,
+    precision: str,
+) -> None:
+    """One call of cuBLAS. Its columns are our rows: it computes the transpose of the product."""
+    from nvmath.bindings import cublas
+
+    m, n, k = out.shape[-2], out.shape[-1], a.array.shape[-1]
+    if batch.b == 0 and not a.transposed and batch.a == m * a.step and batch.out == m * n:
+        m, batch = m * batch.size, Axis(1, 0, 0, 0)  # a shared matrix: all rows in one product
+    current = handle()
+    workspace = prepare(current)
+    alpha_at, beta_at, keep = _factors(current, out, alpha, accumulate)
+    kind, result = data_type(a.array), data_type(out)
+    (a_at, b_at, out_at) = (
+        x.data.ptr + x.dtype.itemsize * i for x, i in zip((a.array, b.array, out), at, strict=True)
+    )
+    compute = _compute(cublas, a.array, precision)
+    wide = "_64" if max(m, n, k, a.step, b.step) > MOST_INT else ""
+    sides = (int(b.transposed), int(a.transposed))
+    if batch.size == 1:
+        getattr(cublas, "gemm_ex" + wide)(
+            current.number, *sides, n, m, k, alpha_at, b_at, kind, b.step, a_at, kind, a.step,
+            beta_at, out_at, result, n, compute, cublas.GemmAlgo.DFALT,
+        )  # fmt: skip
+    else:
+        getattr(cublas, "gemm_strided_batched_ex" + wide)(
+            current.number, *sides, n, m, k, alpha_at, b_at, kind, b.step, batch.b, a_at, kind, a.step,
+            batch.a, beta_at, out_at, result, n, batch.out, batch.size, compute, cublas.GemmAlgo.DFALT,
+        )  # fmt: skip
+    del workspace, keep
+
+
+def prepare(current: Handle) -> Any:
+    """Put a handle on the current stream, with a workspace that must live until the call is made.
+
+    Choosing a stream takes the workspace away, so both are set every time.
+    """
+    import cupy
+    from nvmath.bindings import cublas
+
+    workspace = cupy.empty(WORKSPACE, np.uint8)
+    cublas.set_stream(current.number, cupy.cuda.get_current_stream().ptr)
+    cublas.set_workspace(current.number, workspace.data.ptr, WORKSPACE)
+    return workspace
+
+
+def _factors(current: Handle, out: Any, alpha: Any, accumulate: bool) -> tuple[int, int, Any]:
+    """Where alpha and beta lie, and what must live until the call is made."""
+    from nvmath.bindings import cublas
+
+    if not isinstance(alpha, int | float):
+        cublas.set_pointer_mode(current.number, cublas.PointerMode.DEVICE)
+        constants = current.constants
+        return alpha.data.ptr, constants.data.ptr + constants.itemsize * accumulate, alpha
+    cublas.set_pointer_mode(current.number, cublas.PointerMode.HOST)
+    numbers = NUMBERS["float64" if out.dtype == np.float64 else "float32"]
+    factor = numbers[1:] if alpha == 1 else np.array([alpha], numbers.dtype)
+    return factor.ctypes.data, numbers.ctypes.data + numbers.itemsize * accumulate, factor
+
+
+@cache
+def _data_types() -> dict[str, int]:
+    from nvmath import CudaDataType
+
+    return {dtype: int(CudaDataType[name]) for dtype, name in TYPES.items()}
+
+
+def data_type(array: Any) -> int:
+    """The number that CUDA's libraries have for an array's dtype."""
+    return _data_types()[array.dtype.name]
+
+
+def _compute(cublas: Any, array: Any, precision: str) -> int:
+    """How products are formed: 16-bit floats always exactly, with float32 sums."""
+    name = array.dtype.name
+    chosen = "exact" if name == "float64" else precision if name == "float32" else "highest"
+    return int(cublas.ComputeType[COMPUTE[chosen]])
+
+
+def _by_arrays(a: Any, b: Any, out: Any, alpha: Any, accumulate: bool) -> None:
+    """The same by the array library's own product, in float32 or float64."""
+    work = np.float64 if a.dtype == np.float64 else np.float32
+    found = library().matmul(a.astype(work, copy=False), b.astype(work, copy=False))
+    if not isinstance(alpha, int | float) or alpha != 1:
+        found = found * alpha
+    if accumulate:
+        found = found + out.astype(work, copy=False)
+    out[...] = found.astype(out.dtype, copy=False)

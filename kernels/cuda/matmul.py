@@ -1,0 +1,213 @@
+"""Products of packed and dense matrices: how each pair of operands is multiplied.
+
+- Both operands of at most 8 significant bits (bfloat16, MX, NVFP4, one scale a tensor): decoded to bfloat16
+  without a rounding, multiplied by the tensor cores with float32 sums. Scales of whole tensors multiply the
+  result, from where they lie on the device.
+- FP8 with one scale a tensor or a scale for 128 codes, whose summed axes lie innermost: by the FP8 tensor
+  cores, on the words as they are stored.
+- Up to eight rows by a packed matrix: `vector` decodes while it multiplies.
+- Others, where they are large: as sums of bfloat16 matrices, left out what is below float32's rounding;
+  else decoded to float32.
+
+What is decoded lives for the call.
+"""
+
+from __future__ import annotations
+
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from . import blas, blas_fp8, vector
+from .launch import empty, library
+from .operand import Packed
+from .pieces import Operand, View, bfloat16, bits_of, decoded, has_one_scale, pieces, product_of
+
+PRECISIONS = ("highest", "tf32", "bf16", "exact")
+# Products of fewer multiplications take float32 rather than the launches of a sum of products.
+SPLIT_FROM = 1 << 30
+# Pieces i and j whose places add up to more are left out: their product is below float32's rounding.
+MOST_PLACES = 2
+TILE = 128
+
+
+def product(
+    a: Operand,
+    b: Operand,
+    out_dtype: str = "float32",
+    precision: str = "highest",
+    start: Any = None,
+) -> Any:
+    """The matrix product of two operands, packed or dense, with NumPy's conventions for leading axes.
+
+    Args:
+        a: (..., m, k) or (k,): a View, or an array of float64, float32, float16 or bfloat16.
+        b: (..., k, n) or (k,).
+        out_dtype: ``"float32"``, ``"float16"`` or ``"bfloat16"``; ``"float64"`` under ``"exact"``.
+        precision: ``"highest"`` loses nothing against float32 products with float32 sums; ``"tf32"`` and
+            ``"bf16"`` round float32 operands to that many bits and let FP8 sums be shorter; ``"exact"``
+            multiplies and sums in float64.
+        start: What the product is added to, broadcast to the result's shape; None for 0.
+
+    Returns:
+        A new C-contiguous device array.
+    """
+    a, b, drop = _matrices(a, b)
+    shape = np.broadcast_shapes(a.shape[:-2], b.shape[:-2]) + (a.shape[-2], b.shape[-1])
+    rounded_at_the_end = out_dtype in ("float16", "bfloat16") and not _rounds(a, b, out_dtype, precision)
+    work = np.dtype("float32") if rounded_at_the_end else _dtype(out_dtype)
+    out = empty(shape, work)
+    if start is not None:
+        out[...] = start
+    if out.size and a.shape[-1]:
+        _multiply(a, b, out, precision, start is not None)
+    elif start is None:
+        out.fill(0)
+    if rounded_at_the_end:
+        out = out.astype(_dtype(out_dtype))
+    return out.reshape([n for i, n in enumerate(shape) if i - len(shape) not in drop]) if drop else out
+
+
+def _dtype(name: str) -> Any:
+    return bfloat16() if name == "bfloat16" else np.dtype(name)
+
+
+def _matrices(a: Operand, b: Operand) -> tuple[Operand, Operand, tuple[int, ...]]:
+    """Operands with rows and columns, and which axes of the result a 1-D operand doesn't have."""
+    drop = ((-2,) if len(a.shape) == 1 else ()) + ((-1,) if len(b.shape) == 1 else ())
+    if len(a.shape) == 1:
+        a = _line(a)
+    if len(b.shape) == 1:
+        b = _line(b)
+        b = View(b.packed, (1, 0)) if isinstance(b, View) else b.T
+    return a, b, drop
+
+
+def _line(x: Operand) -> Operand:
+    """A vector as a matrix of one row."""
+    if not isinstance(x, View):
+        return x.reshape(1, -1)
+    p = x.packed
+    return View(p._replace(words=p.words[None], scales=p.scales[None], shape=(1, *p.shape)), (0, 1))
+
+
+def _rounds(a: Operand, b: Operand, out_dtype: str, precision: str) -> bool:
+    """Whether one call of cuBLAS gives the result, which it then rounds itself."""
+    if precision == "exact" or not blas.available():
+        return False
+    if not isinstance(a, View) and not isinstance(b, View) and a.dtype == b.dtype:
+        return bool(a.dtype.name == out_dtype)
+    return out_dtype == "bfloat16" and (max(_bits(a), _bits(b)) <= 8 or precision == "bf16")
+
+
+def _bits(x: Operand) -> int:
+    return 53 if not isinstance(x, View) and x.dtype == np.float64 else bits_of(x)
+
+
+def _multiply(a: Operand, b: Operand, out: Any, precision: str, accumulate: bool) -> None:
+    if out.dtype == np.float64:
+        _gemm(_doubles(a), _doubles(b), out, accumulate)
+        return
+    if not blas.available():
+        _gemm(decoded(a, "float32"), decoded(b, "float32"), out, accumulate, precision)
+        return
+    if not accumulate and (vector.multiply(a, b, out) or _by_fp8(a, b, out, precision)):
+        return
+    dense = not isinstance(a, View) and not isinstance(b, View)
+    if dense and a.dtype == b.dtype:
+        _gemm(a, b, out, accumulate, precision)
+    elif precision == "bf16" or max(_bits(a), _bits(b)) <= 8:
+        _by_pieces(a, b, out, accumulate, rounded=True)
+    elif precision == "highest" and _worth_splitting(a, b, out):
+        _by_pieces(a, b, out, accumulate)
+    else:
+        _gemm(decoded(a, "float32"), decoded(b, "float32"), out, accumulate, precision)
+
+
+def _doubles(x: Operand) -> Any:
+    """An operand in float64; packed values are float32."""
+    array = decoded(x, "float32") if isinstance(x, View) else x
+    return array.astype(np.float64, copy=False)
+
+
+def _gemm(a: Any, b: Any, out: Any, accumulate: bool, precision: str = "highest", alpha: Any = 1.0) -> None:
+    """The product of arrays, their leading axes broadcast to the result's."""
+    a, b = (_broadcast(x, out.shape[:-2]) for x in (a, b))
+    blas.gemm(a, b, out, alpha, accumulate, precision)
+
+
+def _broadcast(x: Any, leading: tuple[int, ...]) -> Any:
+    shape = (*leading, *x.shape[-2:])
+    return x if x.shape == shape else library().broadcast_to(x, shape)
+
+
+def _worth_splitting(a: Operand, b: Operand, out: Any) -> bool:
+    """Whether a sum of bfloat16 products is quicker than float32, and as right.
+
+    Infinity is one piece, and times the other's second piece, which may be 0, it would give NaN: of two
+    operands in pieces both must be packed, whose values are finite.
+    """
+    one_is_whole = min(_bits(a), _bits(b)) <= 8
+    packed = isinstance(a, View) and isinstance(b, View)
+    return out.size * a.shape[-1] >= SPLIT_FROM and (one_is_whole or packed)
+
+
+def _by_pieces(a: Operand, b: Operand, out: Any, accumulate: bool, rounded: bool = False) -> None:
+    """The sum of the products of bfloat16 pieces, the smallest first."""
+    left, right = pieces(a, rounded), pieces(b, rounded)
+    alpha = product_of(left.factor, right.factor)
+    pairs = [
+        (i + j, x, y)
+        for i, x in enumerate(left.arrays)
+        for j, y in enumerate(right.arrays)
+        if i + j <= MOST_PLACES
+    ]
+    for _, x, y in sorted(pairs, key=lambda pair: -pair[0]):
+        _gemm(x, y, out, accumulate, alpha=1.0 if alpha is None else alpha)
+        accumulate = True
+
+
+def _by_fp8(a: Operand, b: Operand, out: Any, precision: str) -> bool:
+    """The product by the FP8 tensor cores, where the operands' words lie as those want them."""
+    if not isinstance(a, View) or not isinstance(b, View) or len(b.shape) != 2 or b.order != (1, 0):
+        return False
+    if a.order != tuple(range(len(a.order))):
+        return False
+    left, right = _fp8_codes(a.packed), _fp8_codes(b.packed)
+    if left is None or right is None:
+        return False
+    flat = out.reshape(prod(out.shape[:-1]), out.shape[-1])
+    return blas_fp8.product(left, right, flat, fast=precision != "highest")
+
+
+def _fp8_codes(p: Packed) -> blas_fp8.Codes | None:
+    """A packed tensor as rows of FP8 codes, None for one that isn't."""
+    element = fp8_element(p.codec.element)
+    extents = (1,) * (2 - len(p.extents)) + p.extents
+    if element is None or p.codec.scale != "f32" or p.codec.two_level or p.shape[-1] % 16:
+        return None
+    if has_one_scale(p):
+        mode, scales = "tensor", p.scales
+    elif extents in ((1, TILE), (TILE, TILE)) and (len(p.shape) == 2 or extents == (1, TILE)):
+        mode = "rows" if extents == (1, TILE) else "tiles"
+        scales = p.scales.reshape(-1, p.scales.shape[-1])
+    else:
+        return None
+    words = p.words
+    if words.ndim > 2:
+        if not words.flags.c_contiguous:
+            return None
+        words = words.reshape(-1, words.shape[-1])
+    if words.strides[1] != words.itemsize:
+        return None
+    return blas_fp8.Codes(words, element, scales, mode)
+
+
+def fp8_element(element: Any) -> str | None:
+    """``"e4m3"`` or ``"e5m2"`` where the element is that format of the hardware, else None."""
+    if (element.kind, element.bits) != ("minifloat", 8):
+        return None
+    if (element.mantissa, element.bias, element.max_code, element.has_inf) == (3, 7, 0x7E, False):
+        return "e4m3"
+    return "e5m2" if (element.mantissa, element.bias, element.has_inf) == (2, 15, True) else None

@@ -1,0 +1,46 @@
+"""The kernel of the vector product, and those of products of pieces."""
+
+from __future__ import annotations
+
+from autoq import schemes
+from autoq.kernels.cuda import pieces
+from autoq.kernels.cuda.decode import decoding
+from autoq.kernels.cuda.vector_kernels import Shape, vector_kernel
+from autoq.storage.plan import plan_of
+
+
+def _vector(name: str, kind: str, rows: int, shape: tuple[int, int]):
+    scheme = schemes.scheme(name)
+    parameters = decoding(plan_of(scheme).codec), scheme.block[-1], kind, rows, Shape(*shape)
+    return vector_kernel, parameters, (9, 0) if shape == (4, 8) else (8, 0)
+
+
+REPRESENTATIVES = [
+    _vector("nvfp4", "float32", 1, (4, 8)),
+    _vector("nvfp4", "float32", 1, (2, 8)),
+    _vector("mxfp8", "bfloat16", 8, (4, 8)),
+    _vector("mxfp4", "float32", 4, (2, 4)),
+    _vector("int4", "float16", 1, (1, 8)),
+    _vector("fp8_block", "float32", 8, (2, 4)),
+    (pieces.split_kernel, (3, True)),
+    (pieces.split_kernel, (1, False)),
+    (pieces.factor_kernel, ()),
+]
+ALLOWED = {
+    "vector_kernel": {"fma.": "exact products of bfloat16, written as fma for devices without a product"}
+}
+
+
+def every():
+    """All combinations."""
+    names = ("nvfp4", "nvfp4_single", "mxfp4", "mxfp8", "int8", "int4", "int8_full", "fp8_block")
+    shapes = [(1, (4, 8)), (1, (2, 8)), (2, (4, 8)), (3, (2, 4)), (8, (2, 4))]
+    return [
+        *[
+            _vector(name, kind, rows, shape if rows > 2 or name[:2] in ("nv", "mx") else (1, 8))
+            for name in names
+            for kind in ("float32", "float16", "bfloat16")
+            for rows, shape in shapes
+        ],
+        *[(pieces.split_kernel, (count, wide)) for count in (1, 2, 3) for wide in (False, True)],
+    ]

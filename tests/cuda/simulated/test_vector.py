@@ -1,0 +1,124 @@
+"""The vector product in the simulator, against float64."""
+
+from __future__ import annotations
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+from autoq.kernels.cuda import vector
+from autoq.kernels.cuda.operand import Packed
+from autoq.kernels.cuda.pieces import View
+from autoq.kernels.cuda.vector_kernels import Shape
+from autoq.storage import QTensor
+from autoq.storage.plan import plan_of
+
+BFLOAT = ml_dtypes.bfloat16
+
+
+def view(q: QTensor, order: tuple[int, ...] = (1, 0)) -> View:
+    tensor_scale = None if q.tensor_scale is None else np.array(q.tensor_scale, np.float32)
+    return View(
+        Packed(q.words, q.scales, tensor_scale, plan_of(q.scheme).codec, q.scheme.block or (), q.shape), order
+    )
+
+
+def weight(name: str, n: int, k: int, seed: int = 0) -> QTensor:
+    rng = np.random.default_rng(seed)
+    spread = np.exp(2 * rng.standard_normal((n, 1)))
+    return QTensor.quantize((rng.standard_normal((n, k)) * spread).astype(np.float32), name)
+
+
+def check(q: QTensor, x: np.ndarray, shape: Shape | None) -> None:
+    out = np.full((*x.shape[:-1], q.shape[0]), 7, np.float32)
+    assert vector.multiply(x, view(q), out, shape)
+    values, exact = q.dequantize().astype(np.float64), x.astype(np.float64)
+    size = np.abs(exact) @ np.abs(values).T
+    assert (np.abs(out - exact @ values.T) <= 2.0**-22 * size).all()
+
+
+@pytest.mark.parametrize(
+    ("name", "n", "k", "rows", "dtype", "shape"),
+    [
+        ("nvfp4", 20, 288, 1, np.float32, Shape(2, 1)),
+        ("nvfp4", 16, 544, 2, np.float32, Shape(1, 2)),
+        ("nvfp4", 16, 1120, 8, np.float32, Shape(1, 1)),
+        ("nvfp4_single", 5, 64, 3, BFLOAT, Shape(1, 1)),
+        ("mxfp4", 16, 160, 2, BFLOAT, Shape(1, 1)),
+        ("mxfp8", 16, 96, 1, np.float16, Shape(1, 2)),
+        ("mxfp8", 3, 32, 4, np.float32, Shape(1, 1)),
+        ("int8", 16, 160, 1, np.float32, Shape(1, 2)),
+        ("int8_full", 16, 32, 1, np.float32, Shape(1, 1)),
+        ("int4", 16, 288, 2, np.float16, Shape(1, 1)),
+        ("int4", 9, 64, 5, np.float32, Shape(1, 1)),
+        ("fp8_block", 16, 256, 1, np.float32, Shape(1, 1)),
+    ],
+)
+def test_a_product_is_near_the_exact_one(name, n, k, rows, dtype, shape):
+    x = np.random.default_rng(1).standard_normal((rows, k)).astype(dtype)
+    check(weight(name, n, k), x, shape)
+
+
+def test_every_value_of_a_vector_counts_in_full():
+    # One place a row: the result is the value times the weight, without a rounding to bfloat16.
+    q = QTensor.quantize(np.eye(16, 64, dtype=np.float32), "mxfp4")
+    x = (1 + np.arange(64) * 2.0**-23).astype(np.float32)[None]
+    out = np.zeros((1, 16), np.float32)
+    assert vector.multiply(x, view(q), out, Shape(1, 1))
+    assert np.array_equal(out[0], x[0, :16])
+
+
+@pytest.mark.parametrize("name", ["nvfp4", "mxfp4", "mxfp8", "int8", "fp8_block"])
+def test_a_row_of_the_weight_with_nan_gives_nan_and_no_other(name):
+    values = np.ones((6, 128), np.float32)
+    values[2, 70] = np.nan
+    q = QTensor.quantize(values, name)
+    out = np.zeros((2, 6), np.float32)
+    assert vector.multiply(np.zeros((2, 128), np.float32), view(q), out, Shape(1, 1))
+    assert np.isnan(out[:, 2]).all()
+    assert (out[:, [0, 1, 3, 4, 5]] == 0).all()
+
+
+def test_a_nan_code_gives_nan():
+    q = QTensor.quantize(np.ones((2, 32), np.float32), "mxfp8")
+    q.words[1, 5] |= np.uint32(0x7F << 16)
+    out = np.zeros((1, 2), np.float32)
+    assert vector.multiply(np.ones((1, 32), np.float32), view(q), out, Shape(1, 1))
+    assert out[0, 0] == 32
+    assert np.isnan(out[0, 1])
+
+
+@pytest.mark.parametrize("name", ["mxfp4", "mxfp8"])
+def test_scales_at_both_ends(name):
+    q = QTensor.quantize(np.full((3, 32), 0.5, np.float32), name)
+    for row, code in enumerate((0, 20, 240)):
+        q.scales[row] = code
+    out, x = np.zeros((1, 3), np.float32), np.full((1, 32), 2.0**-8, np.float32)
+    assert vector.multiply(x, view(q), out, Shape(1, 1))
+    exact = q.dequantize().astype(np.float64).sum(axis=1) * 2.0**-8
+    assert np.allclose(out[0], exact, rtol=2.0**-20, atol=2.0**-126)
+
+
+def test_strides_leading_axes_and_a_slice_of_rows():
+    q, x = weight("nvfp4", 24, 96), np.random.default_rng(2).standard_normal((2, 1, 192)).astype(np.float32)
+    check(q, x[..., ::2], Shape(1, 1))
+    check(q[8:], x[:, :, 96:], Shape(1, 1))
+
+
+@pytest.mark.parametrize(
+    ("name", "shape", "order"),
+    [
+        ("mxfp6_e3m2", (16, 32), (1, 0)),
+        ("mxfp8_e5m2", (16, 32), (1, 0)),
+        ("fp8_e4m3", (16, 32), (1, 0)),
+        ("nvfp4", (16, 48), (1, 0)),
+        ("nvfp4", (32, 16), (0, 1)),
+        ("nvfp4_2d", (16, 32), (1, 0)),
+    ],
+)
+def test_what_it_is_not_for_is_left_alone(name, shape, order):
+    q = weight(name, *shape)
+    found = view(q, order)
+    out = np.full((1, found.shape[1]), 7, np.float32)
+    assert not vector.multiply(np.ones((1, found.shape[0]), np.float32), found, out)
+    assert (out == 7).all()
