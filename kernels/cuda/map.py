@@ -29,6 +29,8 @@ Array = Any
 THREADS = 32 if SIMULATED else 256
 # Blocks a multiprocessor; 0 gives every lane a thread of its own.
 WAVES = 0
+# How many values a lane takes, best first, by the bits of the widest array's elements.
+WISHES = {32: (4, 8, 16), 16: (8, 16, 4), 8: (16, 8, 4)}
 MOST_LANES = 32
 SMALL = 1 << 31
 
@@ -200,11 +202,11 @@ def _result_spans(shape: Shape, output: Output, out: Any) -> list[Span]:
 
 
 def _wishes(operands: dict[int, Any], output: Output) -> tuple[int, ...]:
-    """How many values a lane should take, best first: 16 bytes of the widest array, at least a few words."""
+    """How many values a lane should take, best first: 16 bytes of the widest array."""
     widest = max(_bits(operand) for operand in operands.values())
     if not output.is_packed and output.kind != "amax":
         widest = max(widest, {"float32": 32, "bool": 8}.get(output.kind, 16))
-    return (4, 8, 16) if widest == 32 else ((8, 16, 4) if widest == 16 else (16, 8, 4))
+    return WISHES[max(widest, 8)]
 
 
 def _bits(operand: Any) -> int:
