@@ -53,9 +53,7 @@ class Adam(Optimizer):
     ) -> None:
         super().__init__(parameters, lr=lr, betas=betas, eps=eps, weight_decay=weight_decay)
 
-    def _update(
-        self, value: np.ndarray, gradient: np.ndarray, slot: Slot, options: Mapping[str, Any]
-    ) -> None:
+    def _update(self, value: Any, gradient: Any, slot: Slot, options: Mapping[str, Any]) -> None:
         lr, decay = options["lr"], options["weight_decay"]
         scratch, other = slot.scratch
         if decay and self.decoupled:
@@ -73,6 +71,33 @@ class Adam(Optimizer):
         np.divide(slot.state["mean"], scratch, out=scratch)
         scratch *= lr / mean_bias
         value -= scratch
+
+    kernel_of = _update
+
+    def kernel_numbers(self, options: Mapping[str, Any], steps: int) -> tuple[float, ...]:
+        """The factors of ``_update`` in the order of the kernel."""
+        lr, decay = options["lr"], options["weight_decay"]
+        beta1, beta2 = options["betas"]
+        root = 1.0 / math.sqrt(1.0 - beta2**steps)
+        first = 1.0 - lr * decay if self.decoupled else decay
+        numbers = (
+            first,
+            beta1,
+            1.0 - beta1,
+            beta2,
+            1.0 - beta2,
+            root,
+            options["eps"],
+            lr / (1.0 - beta1**steps),
+        )
+        return tuple([float(x) for x in numbers])
+
+    def run_kernel(
+        self, update: Any, table: Any, kinds: tuple[str, str], numbers: Any, options: Mapping[str, Any]
+    ) -> None:
+        """One launch of Adam's kernel."""
+        way = "decoupled" if self.decoupled else "coupled"
+        update.adam(table, kinds, numbers, way if options["weight_decay"] else "")
 
 
 class AdamW(Adam):
@@ -100,7 +125,7 @@ class AdamW(Adam):
         super().__init__(parameters, lr, betas, eps, weight_decay)
 
 
-def _average(running: np.ndarray, new: np.ndarray, beta: float, scratch: np.ndarray) -> None:
+def _average(running: Any, new: Any, beta: float, scratch: Any) -> None:
     """``running = beta · running + (1 - beta) · new``, in place."""
     running *= beta
     running += np.multiply(new, 1.0 - beta, out=scratch)

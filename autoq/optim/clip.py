@@ -8,24 +8,29 @@ from typing import Any
 
 import numpy as np
 
+from autoq.devices import on_gpu, to_host
 from autoq.errors import ArgumentError, DTypeError
+from autoq.optim.fused import are_on_one_gpu, read, scaled_on_gpu
+from autoq.recording import recording
+from autoq.tape.delivery import tensor_of
 from autoq.tape.parameter import Parameter
-from autoq.tape.tensor import Tensor, tensor
+from autoq.tape.tensor import Tensor
 
 
-def clip_grad_norm(parameters: Iterable[Parameter], max_norm: float) -> float:
+def clip_grad_norm(parameters: Iterable[Parameter], max_norm: float) -> float | Tensor:
     """Scale all gradients by one factor so that their common L2 norm is at most ``max_norm``.
 
     Source: Pascanu, Mikolov & Bengio 2013, "On the difficulty of training recurrent neural networks",
     algorithm 1. A norm that is not finite is returned and changes no gradient,
-    so that :class:`GradScaler` can see it.
+    so that :class:`GradScaler` can see it. Gradients on a GPU are clipped there, and the norm is read last.
 
     Args:
         parameters: Parameters; those without a gradient are skipped.
         max_norm: Upper limit of the norm, above 0.
 
     Returns:
-        The norm before clipping.
+        The norm before clipping: a number; in a step under ``aq.capture`` a float64 tensor without axes,
+        whose value isn't read.
 
     Raises:
         ArgumentError: If ``max_norm`` is not above 0.
@@ -45,11 +50,21 @@ def clip_grad_norm(parameters: Iterable[Parameter], max_norm: float) -> float:
         )
     listed = _listed(parameters)
     pairs = [(parameter, parameter.grad.value) for parameter in listed if parameter.grad is not None]
+    if are_on_one_gpu([gradient for _, gradient in pairs]):
+        return _clip_on_gpu(pairs, float(max_norm))
     norm = math.sqrt(sum(float(squared_norm(gradient)) for _, gradient in pairs))
     if max_norm < norm < math.inf:
         for parameter, gradient in pairs:
-            parameter.grad = tensor(scaled(gradient, max_norm / norm))
+            parameter.grad = tensor_of(scaled(gradient, max_norm / norm))
     return norm
+
+
+def _clip_on_gpu(pairs: list[tuple[Any, Any]], max_norm: float) -> float | Tensor:
+    """Clip without waiting for the norm: by a factor that is 1 where nothing is to be clipped."""
+    results, norm = scaled_on_gpu([gradient for _, gradient in pairs], None, max_norm)
+    for (parameter, _), result in zip(pairs, results, strict=True):
+        parameter.grad = tensor_of(result)
+    return read(norm) if recording() is None else tensor_of(norm)
 
 
 def _listed(parameters: Any) -> list[Any]:
@@ -65,8 +80,11 @@ def _listed(parameters: Any) -> list[Any]:
     return found
 
 
-def squared_norm(gradient: np.ndarray) -> float:
+def squared_norm(gradient: Any) -> float:
     """The sum of squares, in float64 where float32 overflows or underflows."""
+    if on_gpu(gradient):
+        wide = gradient.astype(np.float64)
+        return float(to_host((wide * wide).sum()))
     if gradient.dtype == np.float32:
         total = float(np.vdot(gradient, gradient))
         if 1e-30 < total < math.inf:
@@ -75,7 +93,8 @@ def squared_norm(gradient: np.ndarray) -> float:
     return float(np.vdot(wide, wide))
 
 
-def scaled(gradient: np.ndarray, factor: float) -> np.ndarray:
+def scaled(gradient: Any, factor: float) -> Any:
     """``factor`` times a gradient, in at least float32, where a small factor doesn't make it vanish."""
     wide = np.float64 if gradient.dtype == np.float64 else np.float32
-    return np.asarray(np.multiply(gradient, factor, dtype=wide))
+    result = np.multiply(gradient, factor, dtype=wide)
+    return result if on_gpu(result) else np.asarray(result)

@@ -7,7 +7,9 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from autoq.devices import device_of, on_gpu, to_device, to_host
 from autoq.errors import ArgumentError, DTypeError, StateError
+from autoq.optim.fused import any_on_gpu, step_on_gpu
 from autoq.optim.slot import Slot
 from autoq.tape.parameter import Parameter, QParameter
 
@@ -29,6 +31,7 @@ class Optimizer:
 
     state_names: ClassVar[tuple[str, ...]] = ()
     scratch_count: ClassVar[int] = 1
+    kernel_of: ClassVar[Any] = None  # the _update whose arithmetic the kernels have
 
     def __init__(self, parameters: Any, **options: Any) -> None:
         name = type(self).__name__
@@ -36,6 +39,7 @@ class Optimizer:
             check_option(name, key, value)
         self.groups = _groups(name, _listed(parameters), options)
         self._slots: list[list[Slot]] = []
+        self.tables: dict[Any, Any] = {}  # of kernels, by the parameters that they step
         scratch: dict[Any, list[np.ndarray]] = {}
         seen: set[int] = set()
         for group in self.groups:
@@ -62,21 +66,51 @@ class Optimizer:
 
     def step(self) -> None:
         """Update every parameter that has a gradient."""
-        for group, slots in zip(self.groups, self._slots, strict=True):
+        for index, (group, slots) in enumerate(zip(self.groups, self._slots, strict=True)):
+            if self._has_kernel and any_on_gpu(slots):
+                slots = step_on_gpu(self, index, group, slots)
             for slot in slots:
                 gradient = slot.gradient()
-                if gradient is None:
-                    continue
-                if not slot.state and self.state_names:
-                    slot.start(self.state_names)
-                slot.steps += 1
-                value = slot.working_value()
-                self._update(value, gradient, slot, group)
-                slot.store(value)
+                if gradient is not None:
+                    self._step(slot, gradient, group)
 
-    def _update(
-        self, value: np.ndarray, gradient: np.ndarray, slot: Slot, options: Mapping[str, Any]
+    def _step(self, slot: Slot, gradient: Any, group: Mapping[str, Any]) -> None:
+        """Update one parameter by the method's arithmetic on arrays."""
+        value = slot.working_value()
+        if not slot.state and self.state_names:
+            slot.start(self.state_names)
+        if (
+            value.__class__ is not np.ndarray
+            or not slot.scratch
+            or slot.scratch[0].__class__ is not np.ndarray
+        ):
+            slot.follow()
+            slot.working_space(self.scratch_count)
+        slot.steps += 1
+        self._update(value, gradient, slot, group)
+        slot.store(value)
+
+    @property
+    def _has_kernel(self) -> bool:
+        """Whether the kernels compute what this class does: not for one that changes the arithmetic."""
+        own = type(self)
+        return own.kernel_of is not None and own._update is own.kernel_of
+
+    def kernel_state(self, options: Mapping[str, Any]) -> tuple[str, ...]:
+        """The state arrays that the kernel reads and writes."""
+        return self.state_names
+
+    def kernel_numbers(self, options: Mapping[str, Any], steps: int) -> tuple[float, ...]:
+        """What the kernel takes of a group's options for a step, counted from 1."""
+        raise NotImplementedError(f"{type(self).__name__} has no kernel.")
+
+    def run_kernel(
+        self, update: Any, table: Any, kinds: tuple[str, str], numbers: Any, options: Mapping[str, Any]
     ) -> None:
+        """Launch the kernel on the parameters of a table; ``numbers`` as above, or an array of them."""
+        raise NotImplementedError(f"{type(self).__name__} has no kernel.")
+
+    def _update(self, value: Any, gradient: Any, slot: Slot, options: Mapping[str, Any]) -> None:
         """Change ``value`` and the state arrays in place; ``gradient`` must stay as it is."""
         raise NotImplementedError(f"{type(self).__name__} has no _update.")
 
@@ -96,7 +130,7 @@ class Optimizer:
         for index, slot in enumerate(self._flat()):
             state[f"state.{index}.steps"] = np.asarray(slot.steps)
             for name, array in slot.state.items():
-                state[f"state.{index}.{name}"] = array.copy()
+                state[f"state.{index}.{name}"] = to_host(array).copy()
         return state
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
@@ -111,7 +145,7 @@ class Optimizer:
                 "a dict of arrays by name",
                 "Pass what state_dict() or aq.io.load returned; this one is unchanged.",
             )
-        arrays = {key: np.asarray(value) for key, value in state.items()}
+        arrays = {key: to_host(value) for key, value in state.items()}
         faults = self._faults(arrays)
         for key, array in arrays.items():
             if not faults and key.startswith("group."):
@@ -129,7 +163,10 @@ class Optimizer:
         for index, slot in enumerate(self._flat()):
             slot.steps = int(arrays[f"state.{index}.steps"])
             names = [name for name in self.state_names if f"state.{index}.{name}" in arrays]
-            slot.state = {name: arrays[f"state.{index}.{name}"].astype(slot.dtype) for name in names}
+            device = device_of(slot.parameter.value)
+            slot.state = {
+                name: to_device(arrays[f"state.{index}.{name}"].astype(slot.dtype), device) for name in names
+            }
 
     def _flat(self) -> list[Slot]:
         return [slot for slots in self._slots for slot in slots]
@@ -241,6 +278,7 @@ def _checked(owner: str, parameter: Any, seen: set[int]) -> Parameter:
 def _share_scratch(slots: list[Slot], count: int, buffers: dict[Any, list[np.ndarray]]) -> None:
     """Give all slots of one dtype views of the same scratch arrays, as large as the largest parameter."""
     sizes: dict[Any, int] = {}
+    slots = [slot for slot in slots if not on_gpu(slot.parameter.value)]
     for slot in slots:
         sizes[slot.dtype] = max(sizes.get(slot.dtype, 0), slot.parameter.size)
     for dtype, size in sizes.items():

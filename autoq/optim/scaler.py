@@ -9,8 +9,10 @@ import numpy as np
 
 from autoq.errors import ArgumentError, DTypeError, GradientError, StateError
 from autoq.optim.clip import scaled, squared_norm
+from autoq.optim.fused import are_on_one_gpu, read, scaled_on_gpu
 from autoq.optim.optimizer import Optimizer
-from autoq.tape.tensor import Tensor, tensor
+from autoq.tape.delivery import tensor_of
+from autoq.tape.tensor import Tensor
 
 
 class GradScaler:
@@ -134,11 +136,15 @@ class GradScaler:
         self.factor, self.good_steps = float(state["factor"]), int(state["good_steps"])
 
     def _unscale(self, optimizer: Optimizer) -> bool:
-        finite = True
-        for group in optimizer.groups:
-            for parameter in group["params"]:
-                if parameter.grad is not None:
-                    gradient = scaled(parameter.grad.value, 1.0 / self.factor)
-                    parameter.grad = tensor(gradient)
-                    finite = finite and math.isfinite(squared_norm(gradient))
+        listed = [parameter for group in optimizer.groups for parameter in group["params"]]
+        parameters = [parameter for parameter in listed if parameter.grad is not None]
+        gradients = [parameter.grad.value for parameter in parameters]
+        if are_on_one_gpu(gradients):
+            results, norm = scaled_on_gpu(gradients, 1.0 / self.factor)
+            finite = math.isfinite(read(norm))
+        else:
+            results = [scaled(gradient, 1.0 / self.factor) for gradient in gradients]
+            finite = all(math.isfinite(squared_norm(gradient)) for gradient in results)
+        for parameter, gradient in zip(parameters, results, strict=True):
+            parameter.grad = tensor_of(gradient)
         return finite

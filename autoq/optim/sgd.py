@@ -59,9 +59,7 @@ class SGD(Optimizer):
                     "Pass momentum=0.9, or drop nesterov.",
                 )
 
-    def _update(
-        self, value: np.ndarray, gradient: np.ndarray, slot: Slot, options: Mapping[str, Any]
-    ) -> None:
+    def _update(self, value: Any, gradient: Any, slot: Slot, options: Mapping[str, Any]) -> None:
         scratch, ahead = slot.scratch
         momentum, decay = options["momentum"], options["weight_decay"]
         if decay:
@@ -77,3 +75,20 @@ class SGD(Optimizer):
                 gradient = velocity
         np.multiply(gradient, options["lr"], out=scratch)
         value -= scratch
+
+    kernel_of = _update
+
+    def kernel_state(self, options: Mapping[str, Any]) -> tuple[str, ...]:
+        """The velocity, where there is a momentum."""
+        return self.state_names if options["momentum"] else ()
+
+    def kernel_numbers(self, options: Mapping[str, Any], steps: int) -> tuple[float, ...]:
+        """Learning rate, momentum, weight decay."""
+        return float(options["lr"]), float(options["momentum"]), float(options["weight_decay"])
+
+    def run_kernel(
+        self, update: Any, table: Any, kinds: tuple[str, str], numbers: Any, options: Mapping[str, Any]
+    ) -> None:
+        """One launch of SGD's kernel."""
+        momentum, decay = options["momentum"] != 0, options["weight_decay"] != 0
+        update.sgd(table, kinds, numbers, momentum, bool(options["nesterov"]), decay)

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from autoq.context import using
+from autoq.devices import array_namespace, device_of, is_array, on_gpu, to_device, two_devices
 from autoq.errors import DTypeError, ShapeError
 from autoq.tape.parameter import Parameter
 from autoq.tape.tensor import Tensor
@@ -44,29 +45,53 @@ class Slot:
         self.dtype = own if own == np.float64 else np.dtype(np.float32)
         self._in_place = own == self.dtype
         self.steps = 0
-        self.state: dict[str, np.ndarray] = {}
-        self.scratch: tuple[np.ndarray, ...] = ()
+        self.state: dict[str, Any] = {}
+        self.scratch: tuple[Any, ...] = ()
 
     def start(self, names: Iterable[str]) -> None:
-        """Make the state arrays, of zeros."""
-        self.state = {name: np.zeros(self.parameter.shape, self.dtype) for name in names}
+        """Make the state arrays, of zeros, on the parameter's device."""
+        zeros = array_namespace(self.parameter.value).zeros
+        self.state = {name: zeros(self.parameter.shape, self.dtype) for name in names}
 
-    def gradient(self) -> np.ndarray | None:
+    def follow(self) -> None:
+        """Move the state arrays to where the parameter is now."""
+        device = device_of(self.parameter.value)
+        for name, array in self.state.items():
+            self.state[name] = to_device(array, device)
+
+    def gradient(self) -> Any:
         """The gradient in the slot's dtype; None if the parameter has none."""
+        value = self.raw_gradient()
+        return value if value is None or value.dtype is self.dtype else value.astype(self.dtype, copy=False)
+
+    def raw_gradient(self) -> Any:
+        """The gradient's array; None if the parameter has none."""
         gradient: Any = self.parameter.grad
         if gradient is None:
             return None
         value: Any = gradient.value if isinstance(gradient, Tensor) else gradient
-        if value.__class__ is not np.ndarray or value.shape != self.parameter.value.shape:
+        own: Any = self.parameter.value
+        if value.__class__ is not own.__class__ or value.shape != own.shape:
+            if is_array(value) and value.shape == own.shape:
+                raise two_devices("step", [own, value])
             raise _odd_gradient(self.parameter)
-        return value if value.dtype is self.dtype else value.astype(self.dtype, copy=False)
+        return value
 
-    def working_value(self) -> np.ndarray:
+    def working_value(self) -> Any:
         """The array to update: the parameter's own where dtypes agree, else a cast copy."""
-        value = self.parameter.value
+        value: Any = self.parameter.value
+        if on_gpu(value):
+            return value.astype(self.dtype, copy=not self._in_place)
         return value if self._in_place and value.flags.writeable else np.array(value, self.dtype)
 
-    def store(self, value: np.ndarray) -> None:
+    def working_space(self, count: int) -> None:
+        """Make arrays that an update may overwrite where there are none: on a GPU for this step alone."""
+        value: Any = self.parameter.value
+        if on_gpu(value) or not self.scratch or on_gpu(self.scratch[0]):
+            empty = array_namespace(value).empty
+            self.scratch = tuple([empty(value.shape, self.dtype) for _ in range(count)])
+
+    def store(self, value: Any) -> None:
         """Make an updated working value the parameter's, and let backward know that it changed."""
         if value is self.parameter.value:
             self.parameter._version[0] += 1  # backward refuses saved values that changed (S29)

@@ -10,8 +10,8 @@ from ..scalar.bits import F
 from .chunk_writers import storer
 from .chunks import PACKED, QUAD, Codes, chunk_size, input_types, loader, output_types
 from .compile import uses_cuda
-from .launch import SIMULATED, grid, kernel
-from .random import DRAW, draw_arguments, fraction, is_keyed, key_reader, word, words4
+from .launch import SIMULATED, grid, kernel, library
+from .random import DRAW, draw_arguments, fraction, is_keyed, key_reader, words4
 from .rows import converts, given_as, kinds_of, rows_of
 
 cuda: Any = None
@@ -22,10 +22,10 @@ WAVES = 16
 
 
 @kernel
-def dropout_kernel(x_side, out_side, size, fours, keyed, converting):
+def dropout_kernel(x_side, out_side, size, keyed, converting):
     """Each value times ``scale`` where its number is at least ``rate``, else times 0.
 
-    With ``fours`` rows are whole fours, whose numbers one block of random bits holds.
+    Rows begin at multiples of four values, whose numbers one block of random bits holds.
     """
     load = loader(x_side.kind, size, x_side.access, False, converting, 0.0)
     store, key_of = storer(out_side.kind, size, out_side.access, converting), key_reader(keyed)
@@ -39,14 +39,11 @@ def dropout_kernel(x_side, out_side, size, fours, keyed, converting):
             row, j = (base + cuda.threadIdx.x) // chunks, (base + cuda.threadIdx.x) % chunks * size
             here = min(row, rows - 1)
             load(source, here, j, n, v, 0)
-            first = here * n + j
             for q in range(size // QUAD):
-                i = QUAD * q
-                words = words4((first + i) >> 2, k) if fours else (0, 0, 0, 0)
+                words = words4(((here * n + j) >> 2) + q, k)
                 for lane in range(QUAD):
-                    drawn = words[lane] if fours else word(first + i + lane, k)
-                    kept = F(1.0) if fraction(drawn) >= rate else F(0.0)
-                    v[i + lane] = F(F(v[i + lane] * scale) * kept)
+                    kept = F(1.0) if fraction(words[lane]) >= rate else F(0.0)
+                    v[QUAD * q + lane] = F(F(v[QUAD * q + lane] * scale) * kept)
             store(target, row, rows, j, n, v, 0)
 
     return dropout, (
@@ -59,7 +56,7 @@ def dropout(x: Any, out: Any, rate: float, draw: Any) -> bool:
 
     Args:
         x: (..., n), an array or Packed.
-        out: Of the same shape, written; packed in blocks within rows of single-level scales.
+        out: Of the same shape, C-contiguous, written; packed in blocks within rows of single-level scales.
         rate: At least 0 and below 1.
         draw: (seed, stream), or the uint32 (4,) array of both: which values stay.
 
@@ -70,14 +67,16 @@ def dropout(x: Any, out: Any, rate: float, draw: Any) -> bool:
     if kinds is None:
         return False
     rows, n = rows_of(x), x.shape[-1]
+    if not any(isinstance(kind, Codes) for kind in kinds):
+        x, out, rows, n = library().ascontiguousarray(x).reshape(1, -1), out.reshape(1, -1), 1, rows * n
+    elif rows > 1 and n % QUAD:
+        return False
     if rows and n:
         size = chunk_size(*kinds)
-        if not any(isinstance(kind, Codes) for kind in kinds) and x.flags.c_contiguous:
-            x, out, rows, n = x.reshape(1, -1), out.reshape(1, -1), 1, rows * n
         source, target = (given_as(a, kind, size) for a, kind in zip((x, out), kinds, strict=True))
         lanes = kinds[1].block // PACKED if isinstance(kinds[1], Codes) else 1
         chunks = -(-n // (size * lanes)) * lanes
-        made = dropout_kernel(source.side, target.side, size, n % QUAD == 0, is_keyed(draw), converts())
+        made = dropout_kernel(source.side, target.side, size, is_keyed(draw), converts())
         numbers = float(rate), 1.0 / (1.0 - float(rate)), chunks, chunks * rows, rows, n
         arguments = *source.arguments, *target.as_output, *draw_arguments(draw), *numbers
         made(grid(chunks * rows, THREADS, WAVES), THREADS, *arguments)

@@ -16,7 +16,7 @@ from ..bind import scalar
 from ..scalar.bits import F
 from .compile import uses_cuda
 from .intrinsics import floats_at, halves_at, load4, store4
-from .launch import SIMULATED, empty, kernel, library
+from .launch import SIMULATED, kernel, library
 from .operand import float_reader, float_writer
 
 cuda: Any = None
@@ -29,7 +29,6 @@ VALUE, GRADIENT, FIRST, SECOND, LENGTH, BLOCK = range(6)
 ROWS = 6
 LEAST_PART, MOST_PART, WANTED_BLOCKS = 1 << 11, 1 << 16, 1 << 11
 SGD_OPTIONS, ADAM_OPTIONS = 3, 8
-D = np.float64
 
 
 class Table:
@@ -37,43 +36,41 @@ class Table:
 
     Args:
         sizes: The parameters' numbers of values.
+        place: Copies a NumPy array to the device; CuPy's ``array`` if None.
 
     Attributes:
         part: How many values of one parameter a block works on.
         blocks: How many blocks there are.
+        owner: int32, the parameter of each block, on the device.
+        array: int64 (rows, parameters), on the device; None before ``point``.
     """
 
-    def __init__(self, sizes: tuple[int, ...]) -> None:
+    def __init__(self, sizes: tuple[int, ...], place: Any = None) -> None:
         self.count, self.part = len(sizes), part_of(sum(sizes))
         parts = [-(-size // self.part) for size in sizes]
         self.blocks = sum(parts)
         self._host = np.zeros((ROWS, self.count), np.int64)
         self._host[LENGTH] = sizes
         self._host[BLOCK] = np.cumsum([0, *parts[:-1]]) if parts else []
-        owner = np.repeat(np.arange(self.count, dtype=np.int32), parts)
-        self.owner = library().asarray(owner)
-        self.array = empty((ROWS, self.count), np.int64)
-        self._written = False
+        self._place = place or library().array
+        self.owner = self._place(np.repeat(np.arange(self.count, dtype=np.int32), parts))
+        self.array: Any = None
 
-    def point(self, rows: dict[int, list[Any]], later: bool = False) -> None:
-        """Take over arrays, C-contiguous, a list a row; addresses are copied only where one changed.
+    def point(self, rows: dict[int, list[Any]]) -> None:
+        """Take over arrays, C-contiguous, one a parameter and row; copied to the device where one moved.
 
         Args:
-            rows: ``VALUE``, ``GRADIENT``, ``FIRST`` or ``SECOND`` to one array a parameter.
-            later: Leave the copy to ``write``: a step that is being recorded must not copy.
+            rows: Of ``VALUE``, ``GRADIENT``, ``FIRST`` and ``SECOND``, those that a step reads.
         """
+        moved = False
         for row, arrays in rows.items():
             addresses = [address_of(array) for array in arrays]
             if self._host[row].tolist() != addresses:
-                self._host[row] = addresses
-                self._written = False
-        if not self._written and not later:
-            self.write()
-
-    def write(self) -> None:
-        """Copy the addresses to the device."""
-        copy_to_device(self._host, self.array)
-        self._written = True
+                self._host[row], moved = addresses, True
+        if self.array is None:
+            self.array = self._place(self._host)
+        elif moved:
+            copy_to_device(self._host, self.array)
 
 
 def part_of(values: int) -> int:

@@ -26,12 +26,13 @@ def test_gradients_are_scaled_together_to_the_norm():
     np.testing.assert_allclose(b.grad.numpy(), [[2.0]])
 
 
-def test_a_smaller_norm_changes_nothing_and_missing_gradients_are_skipped():
+def test_a_smaller_norm_changes_nothing_and_missing_gradients_are_skipped(device):
     a, b = parameters([0.3], [0.4])
     b.grad = None
     kept = a.grad
     assert optim.clip_grad_norm([a, b], 1.0) == pytest.approx(0.3)
-    assert a.grad is kept
+    assert a.grad.numpy().tobytes() == kept.numpy().tobytes()
+    assert a.grad is kept or device == "cuda"  # where the norm isn't known when gradients are scaled
     assert b.grad is None
 
 

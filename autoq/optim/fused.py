@@ -1,0 +1,158 @@
+"""Steps, norms and scaling on GPUs: one launch of a kernel for all parameters of a group."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from functools import cache
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from autoq.devices import array_namespace, device_of, on_gpu, to_host, using_device
+from autoq.optim.slot import Slot
+from autoq.recording import recording
+
+if TYPE_CHECKING:
+    from autoq.optim.optimizer import Optimizer
+
+KINDS = ("float32", "float16", "bfloat16")
+
+
+@cache
+def kernels(name: str) -> Any:
+    """A module of the kernels for CUDA, imported on first use: they bring the compiler along."""
+    return import_module(f"autoq.kernels.cuda.{name}")
+
+
+def any_on_gpu(slots: list[Slot]) -> bool:
+    """Whether a parameter lies on a GPU."""
+    for slot in slots:  # noqa: SIM110 (quicker than any() of a generator, on the CPU's way)
+        if slot.parameter._value.__class__ is not np.ndarray:
+            return True
+    return False
+
+
+def step_on_gpu(optimizer: Optimizer, index: int, group: Mapping[str, Any], slots: list[Slot]) -> list[Slot]:
+    """Update the parameters of a group that lie on a GPU; the slots that no kernel is for are returned."""
+    rest: list[Slot] = []
+    alike: dict[tuple[Any, ...], list[int]] = {}
+    gradients: dict[int, Any] = {}
+    for place, slot in enumerate(slots):
+        value = slot.parameter.value
+        gradient = slot.raw_gradient()
+        if gradient is None:
+            continue
+        if not (on_gpu(value) and value.flags.c_contiguous and value.dtype.name in KINDS):
+            rest.append(slot)
+            continue
+        if not slot.state and optimizer.state_names:
+            slot.start(optimizer.state_names)
+        slot.follow()
+        if not gradient.flags.c_contiguous:
+            gradient = array_namespace(gradient).ascontiguousarray(gradient)
+        gradients[place] = gradient if gradient.dtype.name in KINDS else gradient.astype(np.float32)
+        kinds = value.dtype.name, gradients[place].dtype.name
+        alike.setdefault((index, device_of(value), *kinds, slot.steps), []).append(place)
+    for key, places in alike.items():
+        with using_device(key[1]):
+            _launch(optimizer, key, group, [slots[i] for i in places], [gradients[i] for i in places])
+    return rest
+
+
+def _launch(
+    optimizer: Optimizer,
+    key: tuple[Any, ...],
+    group: Mapping[str, Any],
+    slots: list[Slot],
+    gradients: list[Any],
+) -> None:
+    """One launch for parameters of one device, dtype and count of steps."""
+    update, made = kernels("update"), recording()
+    rows = {update.VALUE: [slot.parameter.value for slot in slots], update.GRADIENT: gradients}
+    for row, name in zip((update.FIRST, update.SECOND), optimizer.kernel_state(group), strict=False):
+        rows[row] = [slot.state[name] for slot in slots]
+
+    def numbers() -> tuple[float, ...]:
+        for slot in slots:
+            slot.steps += 1
+        return optimizer.kernel_numbers(group, slots[0].steps)
+
+    sizes = tuple([slot.parameter.size for slot in slots])
+    if made is None:
+        options: Any = numbers()
+        known = (*key[:-1], tuple([id(slot) for slot in slots]))
+        table = optimizer.tables.get(known)
+        if table is None:
+            table = optimizer.tables[known] = update.Table(sizes)
+    else:
+        _keep(made, slots, gradients)
+        options = made.follow(lambda: np.array(numbers(), np.float32))
+        table = update.Table(sizes, made.constant)
+    table.point(rows)
+    optimizer.run_kernel(update, table, (key[2], key[3]), options, group)
+    for slot in slots:
+        slot.parameter._version[0] += 1  # backward refuses saved values that changed (S29)
+
+
+def _keep(made: Any, slots: list[Slot], gradients: list[Any]) -> None:
+    """Tell a recording what the graph has the addresses of, and what to take back if the capture fails."""
+    before = [slot.steps for slot in slots]
+
+    def undo() -> None:
+        for slot, steps in zip(slots, before, strict=True):
+            slot.steps = steps
+
+    made.on_failure(undo)
+    made.keep(gradients)
+    for slot in slots:
+        for name in slot.state:
+            made.unchanged(
+                f"the state of an optimizer, {name!r},", lambda slot=slot, name=name: slot.state[name]
+            )
+
+
+def are_on_one_gpu(gradients: list[Any]) -> bool:
+    """Whether kernels take the gradients together: of one float dtype on one GPU."""
+    first = gradients[0] if gradients else None
+    return (
+        first is not None
+        and on_gpu(first)
+        and first.dtype.name in KINDS
+        and all(on_gpu(g) and g.dtype == first.dtype and device_of(g) == device_of(first) for g in gradients)
+    )
+
+
+def scaled_on_gpu(
+    gradients: list[Any], factor: float | None, most: float = math.inf
+) -> tuple[list[Any], Any]:
+    """Gradients times a factor, and their L2 norm as an array without axes, three launches in all.
+
+    Args:
+        gradients: As of ``are_on_one_gpu``.
+        factor: The factor; None for the one that limits their norm to ``most``.
+        most: The limit.
+
+    Returns:
+        float32 arrays, and the norm, float64: before scaling where it is limited, else after.
+    """
+    update, gradient_kernels, made = kernels("update"), kernels("gradients"), recording()
+    with using_device(device_of(gradients[0])):
+        xp, kind = array_namespace(gradients[0]), gradients[0].dtype.name
+        given = [xp.ascontiguousarray(g) for g in gradients]
+        results = [xp.empty(g.shape, np.float32) for g in given]
+        table = update.Table(tuple([g.size for g in given]), None if made is None else made.constant)
+        table.point({update.GRADIENT: given, update.VALUE: results})
+        if factor is None:
+            norm, limit = gradient_kernels.norm(table, kind, most)
+            gradient_kernels.scale(table, kind, limit)
+            return results, norm
+        gradient_kernels.scale(table, kind, float(factor))
+        table.point({update.GRADIENT: results})
+        return results, gradient_kernels.norm(table, "float32")[0]
+
+
+def read(norm: Any) -> float:
+    """A norm as a number, which waits for the GPU."""
+    return float(to_host(norm))
