@@ -10,12 +10,13 @@ from __future__ import annotations
 import contextlib
 import sys
 from collections.abc import Callable, Iterator
+from functools import cache
 from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 
-from tests.device import standin, standin_array
+from tests.device import standin, standin_array, standin_device
 from tests.device.standin_array import ndarray
 
 Call = tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any], Any]
@@ -146,7 +147,8 @@ def _arrays(value: Any) -> list[ndarray]:
         return [x for v in value for x in _arrays(v)]
     if isinstance(value, dict):
         return [x for v in value.values() for x in _arrays(v)]
-    return []
+    rows = getattr(value, "rows", None)  # of a table of the optimizers' kernels
+    return _arrays(rows) if isinstance(rows, dict) else []
 
 
 def _root(array: np.ndarray) -> np.ndarray:
@@ -233,14 +235,15 @@ def _announced(made: ndarray) -> ndarray:
 @contextlib.contextmanager
 def allow_synchronize(allowed: bool) -> Iterator[None]:
     """A block in which reads of values are refused."""
-    previous = standin_array._settings["forbid"]
-    standin_array._settings["forbid"] = not allowed
+    previous = standin_device.SETTINGS["forbid"]
+    standin_device.SETTINGS["forbid"] = not allowed
     try:
         yield
     finally:
-        standin_array._settings["forbid"] = previous
+        standin_device.SETTINGS["forbid"] = previous
 
 
+@cache
 def install() -> None:
     """Give the stand-in streams, events, pools and graphs."""
     cupy = standin.namespace()
@@ -252,11 +255,11 @@ def install() -> None:
         MemoryPool,
         using_allocator,
     )
-    cuda.runtime.CUDARuntimeError = standin_array.ReadOfDevice = CUDARuntimeError
+    cuda.runtime.CUDARuntimeError = standin_device.ReadOfDevice = CUDARuntimeError
     cuda.alloc_pinned_memory = lambda size: np.empty(size, np.uint8)
     _State.streams.append(Stream(null=True))
     cuda.get_current_stream = lambda: _State.streams[-1]
-    standin_array.Memory.mem = property(lambda self: SimpleNamespace(ptr=_address(self._array)))
+    standin_device.Memory.mem = property(lambda self: SimpleNamespace(ptr=_address(self._array)))
     new, view = ndarray.__new__, ndarray._view
     ndarray.__new__ = lambda cls, *args, **kwargs: _announced(new(cls, *args, **kwargs))
     ndarray._view = lambda self, array: _announced(view(self, array))
@@ -270,5 +273,5 @@ def install() -> None:
     for name, module in list(sys.modules.items()):
         if name.startswith("autoq.kernels.cuda.") and module.__spec__ is None:
             for key, function in list(vars(module).items()):
-                if callable(function) and not key.startswith("_"):
+                if callable(function) and not isinstance(function, type) and not key.startswith("_"):
                     setattr(module, key, _noted(_keyed(function)))

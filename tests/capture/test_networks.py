@@ -32,7 +32,16 @@ METHODS: dict[str, Callable[[Any], aq.optim.Optimizer]] = {
 def batch(number: int) -> tuple[aq.Tensor, aq.Tensor]:
     rng = np.random.default_rng(number)
     x = rng.standard_normal((16, 64), dtype=np.float32)
-    return aq.tensor(x, device="cuda"), aq.tensor(rng.integers(0, 10, 16), device="cuda")
+    targets = rng.standard_normal((16, 10), dtype=np.float32)
+    return aq.tensor(x, device="cuda"), aq.tensor(targets, device="cuda")
+
+
+def squared(outputs: aq.Tensor, targets: aq.Tensor) -> aq.Tensor:
+    return ((outputs - targets) ** 2).mean()
+
+
+def classified(outputs: aq.Tensor, targets: aq.Tensor) -> aq.Tensor:
+    return aq.nn.cross_entropy(outputs, aq.argmax(targets, axis=-1))
 
 
 class Training:
@@ -46,11 +55,11 @@ class Training:
         self.model.to("cuda")
         self.optimizer = METHODS[method](self.model.parameters())
         self.schedule = aq.optim.CosineSchedule(self.optimizer, steps=20, warmup=3)
-        self.signal, self.scheduled_inside = signal, False
+        self.signal, self.scheduled_inside, self.loss = signal, False, squared
 
-    def step(self, x: aq.Tensor, labels: aq.Tensor) -> aq.Tensor:
+    def step(self, x: aq.Tensor, targets: aq.Tensor) -> aq.Tensor:
         x = x if self.signal is None else x.quantize(self.signal)
-        loss = aq.nn.cross_entropy(self.model(x), labels)
+        loss = self.loss(self.model(x), targets)
         loss.backward()
         self.optimizer.step()
         self.optimizer.zero_grad()
@@ -94,6 +103,15 @@ def test_a_schedule_within_the_step() -> None:
     assert_same(make)
 
 
+def test_cross_entropy() -> None:
+    def make() -> Training:
+        made = Training("AdamW", signal=aq.mxfp8)
+        made.loss = classified
+        return made
+
+    assert_same(make)
+
+
 def test_dropout() -> None:
     assert_same(lambda: Training("AdamW", aq.nn.Dropout(0.3, aq.Generator(5))))
 
@@ -122,8 +140,8 @@ def test_checkpoint() -> None:
 def test_a_failed_capture_counts_no_step() -> None:
     training = Training("AdamW")
 
-    def step(x: aq.Tensor, labels: aq.Tensor) -> aq.Tensor:
-        loss = training.step(x, labels)
+    def step(x: aq.Tensor, targets: aq.Tensor) -> aq.Tensor:
+        loss = training.step(x, targets)
         loss.item()
         return loss
 
