@@ -20,6 +20,8 @@ from .totals import Sum, sum_kernel
 from .trace import Expression, traced
 
 WARP, BLOCK = 32, 256
+# Threads that share a sum of up to so many values; a block of them shares longer ones.
+SHARES = ((8, 64), (WARP, 2048))
 EACH = 64  # values that a thread adds
 IDENTITY = traced(lambda x: x, "f")
 
@@ -118,7 +120,7 @@ def planned(
     places, length, rank = prod(kept), prod(over), len(kept) + len(over)
     task = Task(expression, inputs, Output("sum"), rank, 0, places * length < SMALL, False)
     shared = _runs_along(walked, len(kept)) or places == 1
-    threads = 0 if not shared else (WARP if length <= WARP * EACH else BLOCK)
+    threads = next((share for share, most in SHARES if length <= most), BLOCK) if shared else 0
     part = EACH * max(threads, 1)
     parts = -(-length // part)
     count = places * parts

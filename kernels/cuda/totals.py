@@ -28,7 +28,7 @@ class Sum(NamedTuple):
     Attributes:
         task: What is summed; its axes are those that stay, then those that are summed.
         kept: How many stay.
-        threads: Threads that share one result, a warp or a block of threads; 0 where each has its own.
+        threads: Threads that share one result, a part of a warp or more; 0 where each has its own.
         part: Values along the summed axes that one result takes.
     """
 
@@ -109,7 +109,8 @@ def _shared(what: Sum) -> Lines:
         *coordinates(what.task, "row", 0, what.kept),
         *_added(what, f"start + thread % {threads}", threads),
     ]
-    lines += [f"total = F(total + real(shuffle_xor(bits(total), {d})))" for d in (16, 8, 4, 2, 1)]
+    distances = [d for d in (16, 8, 4, 2, 1) if d < threads]
+    lines += [f"total = F(total + real(shuffle_xor(bits(total), {d})))" for d in distances]
     if threads > WARP:
         lines += [
             f"held = cuda.shared.array({threads // WARP}, F)",

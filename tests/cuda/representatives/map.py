@@ -111,7 +111,7 @@ REPRESENTATIVES = [
     items(ADD, (TILES, dense(1, "bfloat16", 0, STEP, STEP)), Output("float16")),
     (with_library, *lanes(GATE, (ROW, dense(1, "float32", 0, STILL, STEP)), result("mxfp8"), 16, True)[1:]),
     (with_angles, *items(SINE, (dense(0, "float32", 0),), Output("float32"))[1:]),
-    sums(32, 1, dense(0, "float32", 0, STEP, STEP)),
+    sums(8, 1, dense(0, "float32", 0, STEP, STEP)),
     sums(256, 1, packed(0, "mxfp8", 0, *LINES)),
     sums(0, 1, dense(0, "bfloat16", 0, STEP, STEP, STEP)),
     (add_kernel, ()),

@@ -17,6 +17,7 @@ from .mapping import decoded, floats, quantized
 
 CASES: dict[str, tuple[Any, Any, int]] = {
     "rows": (floats(3, 40), 1, 1),
+    "wide rows": (floats(2, 100), 1, 1),
     "columns": (floats(70, 5), 0, 2),
     "all": (floats(3, 40), None, 1),
     "a long row": (floats(1, 2100), 1, 1),
