@@ -44,6 +44,7 @@ class Context(NamedTuple):
         exact: Whether products and sums accumulate in float64 (S15).
         device: Where new tensors are made: ``"cpu"``, ``"cuda"`` or ``"cuda:N"``.
         observer: Who is told of every operation, or None.
+        products: How a GPU multiplies matrices of float32: ``"highest"``, ``"tf32"`` or ``"bf16"``.
     """
 
     grad: bool = True
@@ -51,6 +52,7 @@ class Context(NamedTuple):
     exact: bool = False
     device: str = "cpu"
     observer: Observer | None = None
+    products: str = "highest"
 
 
 class _Defaults:

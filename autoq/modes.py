@@ -7,7 +7,7 @@ from contextlib import AbstractContextManager
 from autoq.context import check_resolution, using
 from autoq.errors import ArgumentError
 
-PRECISIONS = ("float32", "exact")
+PRECISIONS = ("highest", "tf32", "bf16", "exact", "float32")
 
 
 def no_grad() -> AbstractContextManager[None]:
@@ -45,7 +45,13 @@ def dtype_resolution(policy: str) -> AbstractContextManager[None]:
 
 
 def precision(name: str) -> AbstractContextManager[None]:
-    """Choose how products and sums accumulate: ``"float32"``, or ``"exact"`` for float64 (S15).
+    """Choose how products and sums are computed (S15).
+
+    - ``"highest"``, the default, also called ``"float32"``: float32 products and sums. A GPU multiplies
+      operands of at most 8 significant bits (bfloat16, MX, NVFP4) on its tensor cores, which rounds nothing.
+    - ``"tf32"``, ``"bf16"``: a GPU may round float32 operands of matrix products to 11 or 8 significant bits,
+      which is several times quicker. The CPU computes as under ``"highest"``.
+    - ``"exact"``: float64.
 
     Raises:
         ArgumentError: Another name.
@@ -59,4 +65,4 @@ def precision(name: str) -> AbstractContextManager[None]:
     """
     if name not in PRECISIONS:
         raise ArgumentError(f"precision {name!r}.", " or ".join(map(repr, PRECISIONS)), "Pass one of these.")
-    return using(exact=name == "exact")
+    return using(exact=name == "exact", products=name if name in ("tf32", "bf16") else "highest")

@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from autoq.devices import on_gpu
 from autoq.errors import ArgumentError, DTypeError, ShapeError
 from autoq.ops.arguments import array, number, whole
 from autoq.ops.axes import Shape
-from autoq.ops.random import dropout as dropped
 from autoq.ops.samples import Case
-from autoq.ops.softmax import softmax
 from autoq.random import Draw
 from autoq.tape.apply import apply
+from autoq.tape.namespace import RAW, RAW_ON_DEVICE
 from autoq.tape.op import Op, register
 
 if TYPE_CHECKING:
@@ -90,12 +90,13 @@ def attention(
     groups = _side_by_side(heads, kv_heads)
     q, k, v = _opened(_Raw, q, heads), _opened(_Raw, k, groups), _opened(_Raw, v, groups)
     _check(q.shape, k.shape, v.shape)
-    scores = np.matmul(q.reshape(_grouped(q.shape, k.shape)), np.swapaxes(np.expand_dims(k, -3), -1, -2))
+    F = RAW_ON_DEVICE if on_gpu(q) else RAW
+    scores = F.matmul(q.reshape(_grouped(q.shape, k.shape)), np.swapaxes(np.expand_dims(k, -3), -1, -2))
     scores *= _scale(q.shape, scale)
-    weights = softmax(scores, mask=_mask(q.shape, k.shape, mask, causal))
+    weights = F.softmax(scores, axis=-1, mask=_mask(q.shape, k.shape, mask, causal))
     if rate and draw is not None:
-        weights = dropped(weights, rate=rate, draw=draw)
-    y = np.matmul(weights, np.expand_dims(v, -3)).reshape(*q.shape[:-1], v.shape[-1])
+        weights = F.dropout(weights, rate=rate, draw=draw)
+    y = F.matmul(weights, np.expand_dims(v, -3)).reshape(*q.shape[:-1], v.shape[-1])
     return _closed(_Raw, y, heads)
 
 

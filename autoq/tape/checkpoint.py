@@ -80,7 +80,7 @@ class Segment:
         self.outside: list[Any] = []
         self.versions: list[int] = []
         self.draws: list[tuple[str, Draw]] = []
-        self.settings = {k: getattr(current(), k) for k in ("resolution", "exact", "device")}
+        self.settings = {k: getattr(current(), k) for k in ("resolution", "exact", "device", "products")}
         self.node: Any = None
         self.types: list[tuple[TensorType, tuple[int, ...]]] = []
         self._latest: tuple[Any, list[Any]] | None = None
