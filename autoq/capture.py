@@ -12,7 +12,7 @@ import inspect
 import warnings
 from collections.abc import Callable
 from contextlib import contextmanager
-from functools import update_wrapper
+from functools import partial, update_wrapper
 from typing import Any
 
 import numpy as np
@@ -144,8 +144,9 @@ class _Graph:
         self.cupy, self.arguments = cupy, arguments
         self.pool = cupy.cuda.MemoryPool()
         self.addresses: set[int] = set()
-        self.beside = cupy.cuda.Stream(non_blocking=True)
-        self.recording = Recording(lambda size: cupy.empty(size, np.uint8), self._constant)
+        # The recording doesn't refer to the graph: without a cycle, reset() frees the memory at once.
+        constant = partial(_constant, cupy, cupy.cuda.Stream(non_blocking=True))
+        self.recording = Recording(lambda size: cupy.empty(size, np.uint8), constant)
         self.seen: list[Any] = []
         self.graph: Any = None
         self.result: Any = None
@@ -246,14 +247,6 @@ class _Graph:
         array: Any = x._value.words if type(x._value) is QTensor else x._value
         return devices.on_gpu(array) and array.data.mem.ptr not in self.addresses
 
-    def _constant(self, array: np.ndarray) -> Any:
-        """A copy on the device that is made at once, by a stream that isn't captured."""
-        with self.beside:
-            made = self.cupy.empty(array.shape, array.dtype)
-            made.set(np.asarray(array, order="C"), stream=self.beside)
-            self.beside.synchronize()
-        return made
-
 
 class _Uploads:
     """Pinned memory for the host's values of several steps: none is overwritten before it was read."""
@@ -285,6 +278,15 @@ class _Uploads:
         yield upload
         if used:
             event.record(stream)
+
+
+def _constant(cupy: Any, beside: Any, array: np.ndarray) -> Any:
+    """A copy on the device that is made at once, by a stream that isn't captured."""
+    with beside:
+        made = cupy.empty(array.shape, array.dtype)
+        made.set(np.asarray(array, order="C"), stream=beside)
+        beside.synchronize()
+    return made
 
 
 @contextmanager

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 import os
+import weakref
 from collections.abc import Callable
 from typing import Any
 
@@ -134,6 +136,20 @@ def test_reset_records_anew() -> None:
     step(on_gpu(np.ones((2, 32))))
     step(on_gpu(np.ones((2, 32))))
     assert step.replays == 1
+
+
+def test_reset_frees_the_graph_at_once() -> None:
+    rng = aq.Generator(0)
+    step = aq.capture(lambda x: x.quantize(aq.mxfp4, rounding="stochastic", rng=rng).dequantize())
+    for x in batches(3):
+        step(x)
+    graph = weakref.ref(step._graph.graph)
+    gc.disable()
+    try:
+        step.reset()
+        assert graph() is None
+    finally:
+        gc.enable()
 
 
 # What the host computes anew for each step
