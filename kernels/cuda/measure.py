@@ -26,7 +26,7 @@ THREADS = 32 if SIMULATED else 256
 WAVES = 8
 LANES = 32
 HALF_BITS, HALF_MASK = U(16), U(0xFFFF)
-NOWHERE = (1 << 64) - 1
+NOWHERE = (1 << 63) - 1
 FIVE = ("int64",) * AXES
 Function = Callable[..., Any]
 
