@@ -51,9 +51,8 @@ def main() -> int:
             (options.out / f"{name}.json").unlink(missing_ok=True)
         supervise(names, options)
     found = tables.load(options.out)
-    for name in names:
-        if name in found:
-            print(tables.summary(found[name]), flush=True)
+    for show in (tables.summary, tables.short):  # the short ones last, where a terminal ends
+        print("\n".join(show(found[name]) for name in names if name in found), flush=True)
     if not options.quick:
         write_down([found[name] for name in names if name in found], options.out)
     bad = [name for name in names if name not in found or not _fine(found[name])]

@@ -67,6 +67,17 @@ def summary(section: dict[str, Any]) -> str:
     return "\n".join(lines + [f"  {bar_line(row)}" for row in rows_of(section, "bar")])
 
 
+def short(section: dict[str, Any]) -> str:
+    """What must not be missed of a section: how it ended, what is wrong, its bars."""
+    wrong = [
+        f"  WRONG {row['name']} {row['detail'][:200]}"
+        for row in rows_of(section, "check")
+        if not row["passed"]
+    ]
+    bars = [f"  {bar_line(row)}" for row in rows_of(section, "bar")]
+    return "\n".join([f"== {section['section']}: {section['state'][:200]}", *wrong, *bars])
+
+
 def markdown(section: dict[str, Any]) -> str:
     """A section for RESULTS.md."""
     from report import markdown_table

@@ -104,6 +104,11 @@ def test_tables_show_every_row(tmp_path: Path) -> None:
         for expected in ("ours", "theirs", "small", "12 MB", "0 of 1", "0.500", "torchao isn't installed"):
             assert expected in text
     assert "| *theirs* |" in tables.markdown(section)
+    assert tables.short(section).splitlines() == [
+        "== trial: done",
+        "  WRONG right no",
+        "  MISSED ours: 0.500 / >= 0.9",
+    ]
 
 
 def measured() -> dict[str, Any]:
