@@ -13,7 +13,7 @@ from autoq.ops.axes import Shape, check_axis
 from autoq.ops.samples import moved
 from autoq.storage import QTensor, move
 from autoq.storage.axes import check_index
-from autoq.storage.update import may_repeat
+from autoq.storage.update import add_at, may_repeat
 from autoq.tape.op import Op, register
 
 
@@ -50,11 +50,10 @@ def scatter_slice(x: Any, *, index: Any, shape: Shape) -> Any:
     Raises:
         ShapeError: `x` has another shape.
     """
-    xp = array_namespace(x)
-    out = xp.zeros(shape, x.dtype)
+    out = array_namespace(x).zeros(shape, x.dtype)
     try:
         if may_repeat(index):
-            xp.add.at(out, index, x)
+            add_at(out, index, x)
         else:
             out[index] = x
     except ValueError:

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from autoq.devices import is_array
 from autoq.errors import DTypeError, IndexingError, ShapeError
 from autoq.ops.axes import Shape, one_axis
 from autoq.ops.samples import Case
@@ -32,9 +33,9 @@ def update(target: Any, values: Any, *, index: Any, add: bool = False) -> Any:
         IndexingError: A position outside its axis, too many indices, or another kind of index.
         ShapeError: Values that don't broadcast.
     """
-    if isinstance(values, np.ndarray):
+    if is_array(values):
         values = values.astype(target.dtype, copy=False)
-    new = np.array(target)
+    new = np.array(target) if target.__class__ is np.ndarray else target.copy()
     write(new, index, values, add)
     return new
 

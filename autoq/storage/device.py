@@ -25,6 +25,7 @@ MODULES = {
     "pack": "pack",
     "unpack": "pack",
     "first_nonfinite": "measure",
+    "add_at": "scatter",
 }
 # What the kernels read and write themselves; float64 goes through float32.
 KERNEL_FLOATS = ("float32", "float16", "bfloat16")
@@ -128,6 +129,40 @@ def first_nonfinite(x: Array) -> int:
         launched("first_nonfinite", x.size)
     with using_device(device_of(x)):
         return int(_kernel("first_nonfinite")(x)) if x.size else -1
+
+
+def add_at(x: Array, index: Any, values: Any) -> None:
+    """Add values to the entries at an index, in the order in which they come, as ``numpy.add.at`` does.
+
+    Only float64 values that meet in one entry are added in any order.
+
+    Args:
+        x: A CuPy array of any strides; changed.
+        index: As of ``x[index]``.
+        values: A number or a CuPy array that broadcasts to ``x[index]``.
+    """
+    xp = array_namespace(x)
+    with using_device(device_of(x)):
+        if x.dtype.kind in "bui":
+            _add_integers(x, index, values)
+        elif x.dtype == np.float64:
+            xp.add.at(x, index, xp.asarray(values, np.float64))
+        else:
+            whole = xp.ascontiguousarray(x, FLOAT32)
+            places = xp.arange(x.size).reshape(x.shape)[index]
+            given = xp.broadcast_to(xp.asarray(values, FLOAT32), places.shape)
+            _kernel("add_at")(whole.reshape(-1), places, xp.ascontiguousarray(given))
+            if whole is not x:
+                x[...] = whole.reshape(x.shape)
+
+
+def _add_integers(x: Array, index: Any, values: Any) -> None:
+    """The same for integers: in two's complement sums in uint64, which CuPy has, are those in int64."""
+    xp = array_namespace(x)
+    wide = x.astype(np.int64)
+    given = xp.asarray(values).astype(np.int64)
+    xp.add.at(wide.view(np.uint64), index, given.view(np.uint64))
+    x[...] = wide.astype(x.dtype)
 
 
 @cache

@@ -6,8 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from ..devices import array_namespace, beside, is_array, on_gpu
+from ..devices import beside, is_array, on_gpu
 from ..errors import ArgumentError, IndexingError, ShapeError
+from . import device
 from .axes import check_index
 from .layout import Array
 from .qtensor import QTensor
@@ -57,7 +58,7 @@ def write(x: Array, index: Any, values: Any, add: bool = False) -> None:
             values = beside(values, x)
             values = np.broadcast_to(values, entries.shape)  # np.add.at crashes on values of more axes
         if add and may_repeat(index):
-            array_namespace(x).add.at(x, index, values)
+            add_at(x, index, values)
         elif add:
             x[index] = entries + values
         else:
@@ -72,6 +73,21 @@ def write(x: Array, index: Any, values: Any, add: bool = False) -> None:
             "values that broadcast to the entries",
             "Reshape the values, or pick other entries.",
         ) from None
+
+
+def add_at(x: Array, index: Any, values: Any) -> None:
+    """``numpy.add.at`` on any device: values are added in the order in which they come.
+
+    Example:
+        >>> x = np.zeros(3)
+        >>> add_at(x, [0, 0], np.ones(2))
+        >>> x.tolist()
+        [2.0, 0.0, 0.0]
+    """
+    if on_gpu(x):
+        device.add_at(x, index, values)
+    else:
+        np.add.at(x, index, values)
 
 
 def _entries(x: Array, index: Any) -> Any:

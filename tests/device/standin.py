@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from .names import Offered, offered
-from .standin_array import computed, ndarray, unwrap, wrap
+from .standin_array import computed, host_index, ndarray, unwrap, wrap
 from .standin_device import Capsule, Device, OutOfMemoryError, current_device, on_device, read
 
 DEVICES = 2
@@ -53,7 +53,7 @@ class UFunc:
 
     def at(self, array: Any, indices: Any, b: Any = None) -> None:
         self._only("at", "add", "subtract", "maximum", "minimum", "bitwise_and", "bitwise_or", "bitwise_xor")
-        self._ufunc.at(array._array, unwrap(indices), unwrap(b))
+        self._ufunc.at(array._array, host_index(indices, array.shape), unwrap(b))
 
     def outer(self, a: Any, b: Any, **kwargs: Any) -> Any:
         return computed(self._ufunc.outer, a, b, **kwargs)

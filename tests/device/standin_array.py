@@ -214,13 +214,13 @@ class ndarray:  # noqa: N801
         return (self[i] for i in range(len(self)))
 
     def __getitem__(self, index: Any) -> ndarray:
-        return self._view(np.asarray(self._array[_index(index, self.shape)]))
+        return self._view(np.asarray(self._array[host_index(index, self.shape)]))
 
     def __setitem__(self, index: Any, value: Any) -> None:
         if isinstance(value, np.ndarray) and value.ndim:
             raise ValueError("non-scalar numpy.ndarray cannot be used for fill")
         with np.errstate(all="ignore"):
-            self._array[_index(index, self.shape, masks=False)] = (
+            self._array[host_index(index, self.shape, masks=False)] = (
                 value if isinstance(value, np.ndarray) else unwrap(value)
             )
 
@@ -256,7 +256,7 @@ class ndarray:  # noqa: N801
         self._array.sort(axis)
 
     def scatter_add(self, index: Any, value: Any) -> None:
-        np.add.at(self._array, _index(index, self.shape), unwrap(value))
+        np.add.at(self._array, host_index(index, self.shape), unwrap(value))
 
     def __abs__(self) -> Any:
         return computed(np.abs, self)
@@ -277,7 +277,7 @@ def _operand(value: Any) -> bool:
     return isinstance(value, ndarray | np.ndarray | np.generic | int | float | complex)
 
 
-def _index(index: Any, shape: tuple[int, ...], masks: bool = True) -> Any:
+def host_index(index: Any, shape: tuple[int, ...], masks: bool = True) -> Any:
     """An index for NumPy; integers of arrays that lie outside wrap around, as no device checks them."""
     parts = index if isinstance(index, tuple) else (index,)
     found: list[Any] = []

@@ -170,6 +170,13 @@ def first_nonfinite(x: Any) -> int:
     return int(found[0]) if found.size else -1
 
 
+def add_at(out: Any, places: Any, values: Any) -> None:
+    """As ``autoq.kernels.cuda.scatter.add_at``."""
+    LAUNCHES.append("add_at")
+    assert out.dtype == values.dtype == np.float32
+    np.add.at(out._array, places._array.reshape(-1), values._array.reshape(-1))
+
+
 def _amax(x: np.ndarray) -> Any:
     return kernels().amax(x.reshape(-1)) if x.size else 0.0
 
@@ -197,6 +204,7 @@ def _check_types(x: Any, words: Any, scales: Any) -> None:
 MODULES = {
     "quantize": {"quantize": quantize},
     "dequantize": {"dequantize": dequantize},
+    "scatter": {"add_at": add_at},
     "pack": {"pack": pack, "unpack": unpack},
     "measure": {"amax": amax, "first_nonfinite": first_nonfinite},
     **UPDATES,

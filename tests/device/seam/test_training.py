@@ -142,3 +142,18 @@ def test_a_module_moves_and_its_parameters_stay_the_same_objects() -> None:
     assert all(isinstance(value, np.ndarray) for value in state.values())
     model.load_state_dict(state)
     assert weight.device == "cuda"
+
+
+NUMBERS = [aq.float32, aq.float16, aq.bfloat16, aq.float64, aq.int64, np.int8, np.uint16]
+
+
+@pytest.mark.parametrize("dtype", NUMBERS)
+def test_entries_named_twice_are_added_to_twice_in_order(dtype: Any) -> None:
+    index, values = np.array([3, 0, 3, 3, -1]), np.array([1, 2, 3, 4, 5])
+    found = []
+    for device in ("cpu", "cuda"):
+        x = aq.tensor(np.arange(8).reshape(4, 2), device=device).astype(dtype)
+        x = x.at[index, 1].add(aq.tensor(values, device=device).astype(dtype))
+        found.append(x.numpy())
+    assert found[0].tolist() == found[1].tolist()
+    assert found[1][3].tolist() == [6, 20]
