@@ -181,7 +181,8 @@ def _noted(function: Callable[..., Any]) -> Callable[..., Any]:
                 stream.before[key] = (root, root.copy())
         _State.depth += 1
         try:
-            result = function(*args, **kwargs)
+            with np.errstate(all="ignore"):  # what isn't uploaded yet is any number; nothing of it stays
+                result = function(*args, **kwargs)
         finally:
             _State.depth -= 1
         stream.made.update(
