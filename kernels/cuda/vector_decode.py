@@ -9,6 +9,7 @@ a power of two, for subnormal codes too; products of bfloat16, which are exact h
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cache
 from typing import Any, NamedTuple
 
 from ..bind import scalar
@@ -56,8 +57,12 @@ class Form(NamedTuple):
     bad_codes: Function | None
 
 
+@cache
 def form_of(codec: Codec, block: int) -> Form | None:
-    """The form of a codec whose blocks run along the summed axis; None for codecs without one."""
+    """The form of a codec whose blocks run along the summed axis; None for codecs without one.
+
+    Kept, since its functions are marked for the compiler.
+    """
     element, folded = codec.element, codec.scale in ("ue8m0", "ue4m3")
     if block % (16 if folded else 32) or (folded and block > 32):
         return None

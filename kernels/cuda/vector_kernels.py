@@ -60,6 +60,7 @@ def vector_kernel(codec: Codec, block: int, kind: str, rows: int, shape: Shape):
     """
     form, columns, (tiles, slices) = form_of(codec, block), columns_of(rows, kind), shape
     assert form is not None
+    assert pass_length(columns) % (slices * chunk_length(form)) == 0, "a pass holds whole turns of the warps"
     stride = I32(slices * chunk_length(form))
     # Two chunks at a time where a pass holds an even number of each warp's.
     twice = pass_length(columns) // int(stride) % 2 == 0

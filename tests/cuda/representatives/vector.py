@@ -34,12 +34,12 @@ ALLOWED = {
 def every():
     """All combinations."""
     names = ("nvfp4", "nvfp4_single", "mxfp4", "mxfp8", "int8", "int4", "int8_full", "fp8_block")
-    shapes = [(1, (4, 8)), (1, (2, 8)), (2, (4, 8)), (3, (2, 4)), (8, (2, 4))]
+    kinds = [("nvfp4", kind) for kind in ("float16", "bfloat16")] + [(name, "float32") for name in names]
+    shapes = [(1, (4, 8)), (2, (2, 8)), (8, (2, 4))]
     return [
         *[
             _vector(name, kind, rows, shape if rows > 2 or name[:2] in ("nv", "mx") else (1, 8))
-            for name in names
-            for kind in ("float32", "float16", "bfloat16")
+            for name, kind in kinds
             for rows, shape in shapes
         ],
         *[(pieces.split_kernel, (count, wide)) for count in (1, 2, 3) for wide in (False, True)],
