@@ -188,17 +188,15 @@ class Tensor(Hooked):
 
     def __reduce__(self) -> tuple[Any, ...]:
         if type(self._node) is Node:
-            raise GradientError(
-                f"pickling or deep-copying the result of {self._node.op.name}, which is on a tape.",
-                "leaf tensors",
-                "Call .detach() first.",
-            )
+            raise _on_a_tape(self._node)
         return _rebuilt, (type(self), on_host(self._value), self._type, self._node, self._grad)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Tensor:
-        function, arguments = self.__reduce__()
-        made: Tensor = function(*deepcopy(arguments, memo))
-        made._value = self._value.copy()  # on its own device, where pickles hold values of the host
+        if type(self._node) is Node:
+            raise _on_a_tape(self._node)
+        made: Tensor = object.__new__(type(self))
+        Tensor.__init__(made, deepcopy(self._value, memo), self._type, self._node)
+        made._grad = deepcopy(self._grad, memo)
         return made
 
     def numpy(self) -> np.ndarray:
@@ -324,7 +322,10 @@ def tensor(data: Any, dtype: Any = None, requires_grad: bool = False, device: st
         <AutodiffQTensor (1, 32) mxfp8>
     """
     place = None if device is None else devices.resolve(device)
-    value = copied(data, as_dtype(dtype) if dtype is not None else None, place)
+    try:
+        value = copied(data, as_dtype(dtype) if dtype is not None else None, place)
+    except MemoryError as error:
+        raise devices.memory_error("tensor", error) from error
     out = _wrapped(value, TensorType(value.scheme if type(value) is QTensor else value.dtype))
     if requires_grad:
         out.requires_grad = True
@@ -346,6 +347,14 @@ def _tensors_in(arguments: Any) -> Iterator[Tensor]:
             yield x
         elif isinstance(x, list | tuple):
             yield from _tensors_in(x)
+
+
+def _on_a_tape(node: Node) -> GradientError:
+    return GradientError(
+        f"pickling or deep-copying the result of {node.op.name}, which is on a tape.",
+        "leaf tensors",
+        "Call .detach() first.",
+    )
 
 
 def _rebuilt(cls: type[Tensor], value: Any, tensor_type: TensorType, node: Any, grad: Any) -> Tensor:

@@ -145,6 +145,15 @@ def test_numbers_and_numpy_scalars_go_with_any_device() -> None:
             assert y.device == "cuda"
 
 
+def test_arrays_of_the_device_are_operands_from_either_side() -> None:
+    x, array = on("cuda", 3), cupy.arange(3, dtype=np.float32)
+    with aq.default_device("cpu"):
+        for y in (x + array, array + x, aq.add(array, array), array * x, x == array):
+            assert isinstance(y, aq.Tensor)
+            assert y.device == "cuda"
+        assert (array - x).tolist() == [0.0, 0.0, 0.0]
+
+
 def test_numpy_does_not_take_it_silently() -> None:
     for x in (on("cuda", 3), aq.ones((2, 32), device="cuda").quantize(aq.mxfp8)):
         with pytest.raises(TypeError, match=r"\.numpy\(\)"):
