@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from autoq.errors import ShapeError
-from autoq.ops.axes import Shape
+from autoq.ops.axes import Shape, along
 from autoq.ops.samples import moved
 from autoq.ops.windows import Sizes, per_axis
 from autoq.tape.op import Op, register
@@ -71,7 +71,7 @@ def bin_means(x: Any, *, sizes: Shape) -> Any:
     """
     for axis, count in zip(range(-len(sizes), 0), sizes, strict=True):
         x = np.moveaxis(x, axis, 0)
-        bins = [np.add.reduce(x[a:b], axis=0) / (b - a) for a, b in _bins(x.shape[0], count)]
+        bins = [along(np.add.reduce, x[a:b], axis=0) / (b - a) for a, b in _bins(x.shape[0], count)]
         x = np.moveaxis(np.stack(bins), 0, axis)
     return np.ascontiguousarray(x)
 

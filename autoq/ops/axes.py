@@ -82,7 +82,14 @@ def along(reduction: Callable[..., Any], x: Any, **options: Any) -> Any:
     ufunc = getattr(reduction, "__self__", None)
     if not isinstance(ufunc, np.ufunc):
         return reduction(x, **options)
-    return getattr(array_namespace(x), REDUCTIONS[ufunc.__name__])(x, **options)
+    function, initial = getattr(array_namespace(x), REDUCTIONS[ufunc.__name__]), options.pop("initial", None)
+    if initial is None:
+        return function(x, **options)
+    # CuPy's functions know no initial value.
+    axes = axis_tuple(options["axis"], x.ndim)
+    if any(x.shape[a] == 0 for a in axes):
+        x = array_namespace(x).full([1 if i in axes else n for i, n in enumerate(x.shape)], initial, x.dtype)
+    return ufunc(function(x, **options), initial)
 
 
 def _check_keepdims(name: str, keepdims: Any) -> None:

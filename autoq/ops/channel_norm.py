@@ -9,7 +9,7 @@ import numpy as np
 
 from autoq.errors import ShapeError
 from autoq.ops.arguments import number, whole
-from autoq.ops.axes import Shape
+from autoq.ops.axes import Shape, along
 from autoq.ops.normalization import layer_norm_x, normalized
 from autoq.ops.samples import Case
 from autoq.tape.op import Op, register
@@ -49,8 +49,8 @@ def batch_norm(
     if mean is None:
         axes = _others(x.shape)
         count = math.prod(x.shape[a] for a in axes) or 1
-        centred = x - np.add.reduce(x, axis=axes, keepdims=True) / count
-        spread = np.add.reduce(centred * centred, axis=axes, keepdims=True) / count
+        centred = x - along(np.add.reduce, x, axis=axes, keepdims=True) / count
+        spread = along(np.add.reduce, centred * centred, axis=axes, keepdims=True) / count
     else:
         centred, spread = x - _columns(mean, x.ndim), _columns(variance, x.ndim)
     return _affine(centred / np.sqrt(spread + number("batch_norm", "eps", eps)), weight, bias)
@@ -80,8 +80,9 @@ def group_norm(x: Any, weight: Any = None, bias: Any = None, *, groups: int, eps
     _check_channels("group_norm", x.shape, weight=weight, bias=bias)
     rows = x.reshape(_grouped(x.shape, groups))
     count = rows.shape[-1] or 1
-    y = rows - np.add.reduce(rows, axis=-1, keepdims=True) / count
-    y = y / np.sqrt(np.add.reduce(y * y, axis=-1, keepdims=True) / count + number("group_norm", "eps", eps))
+    y = rows - along(np.add.reduce, rows, axis=-1, keepdims=True) / count
+    variance = along(np.add.reduce, y * y, axis=-1, keepdims=True) / count
+    y = y / np.sqrt(variance + number("group_norm", "eps", eps))
     return _affine(y.reshape(x.shape), weight, bias)
 
 

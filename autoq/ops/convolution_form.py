@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from autoq.ops.axes import Shape
+from autoq.ops.axes import Shape, along
 from autoq.ops.windows import Padding, Windows, added_back, padded, strided, windows
 from autoq.tape.op import Op, register
 
@@ -85,7 +85,7 @@ def convolve_weight(
     total = np.zeros((groups, m // groups, channels // groups * math.prod(kernel)), x.dtype)
     for rows in _chunks(x, at):
         columns = np.swapaxes(_columns(x[rows], at, groups), 2, 3)
-        total += np.add.reduce(np.matmul(y[rows], columns), axis=0)
+        total += along(np.add.reduce, np.matmul(y[rows], columns), axis=0)
     return total.reshape(m, channels // groups, *kernel)
 
 

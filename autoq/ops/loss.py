@@ -9,7 +9,7 @@ import numpy as np
 
 from autoq.errors import ArgumentError, DTypeError, IndexingError, ShapeError
 from autoq.ops.arguments import array, number, whole
-from autoq.ops.axes import Shape
+from autoq.ops.axes import Shape, along
 from autoq.ops.samples import Case, moved
 from autoq.ops.softmax import peak
 from autoq.tape.op import Op, register
@@ -45,11 +45,11 @@ def cross_entropy(
     labels, kept = _checked_labels(logits, labels, label_smoothing, ignore_index)
     rows = logits.reshape(labels.size, logits.shape[-1])
     shifted = rows - peak(rows, 1, "cross_entropy")
-    losses = np.log(np.add.reduce(np.exp(shifted), axis=1))
+    losses = np.log(along(np.add.reduce, np.exp(shifted), axis=1))
     hit = shifted[np.arange(labels.size), labels.reshape(-1)]
     if label_smoothing:
         even = label_smoothing / rows.shape[1]
-        hit = (1.0 - label_smoothing) * hit + np.add.reduce(shifted, axis=1) * even
+        hit = (1.0 - label_smoothing) * hit + along(np.add.reduce, shifted, axis=1) * even
     return reduced("cross_entropy", (losses - hit).reshape(labels.shape), reduction, kept)
 
 
@@ -164,9 +164,9 @@ def reduced(name: str, losses: Any, reduction: str, kept: Any = None) -> Any:
         losses = np.where(kept, losses, losses.dtype.type(0))
     if reduction == "mean":
         count = losses.size if kept is None else max(int(np.count_nonzero(kept)), 1)
-        return np.add.reduce(losses, axis=None) / count
+        return along(np.add.reduce, losses, axis=None) / count
     if reduction == "sum":
-        return np.add.reduce(losses, axis=None)
+        return along(np.add.reduce, losses, axis=None)
     if reduction == "none":
         return losses
     allowed = ", ".join(REDUCTIONS)
@@ -212,7 +212,7 @@ def checked_labels(name: str, shape: Shape, labels: Any, ignore_index: int | Non
 def _check_classes(name: str, labels: np.ndarray, classes: int) -> None:
     if not labels.size:
         return
-    least, most = np.minimum.reduce(labels, axis=None), np.maximum.reduce(labels, axis=None)
+    least, most = along(np.minimum.reduce, labels, axis=None), along(np.maximum.reduce, labels, axis=None)
     if least < 0 or most >= classes:
         raise IndexingError(
             f"{name}: labels from {least} to {most}, logits of {classes} classes.",

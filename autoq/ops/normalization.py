@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from autoq.errors import ArgumentError, ShapeError
-from autoq.ops.axes import Axis, Shape, check_axes, number, reduced_size
+from autoq.ops.axes import Axis, Shape, along, check_axes, number, reduced_size
 from autoq.ops.samples import Case
 from autoq.tape.op import Op, register
 
@@ -35,8 +35,8 @@ def layer_norm(x: Any, weight: Any = None, bias: Any = None, *, axis: Axis = -1,
     check_axes("layer_norm", axis, x.shape)
     _check_affine("layer_norm", x, weight=weight, bias=bias)
     count = reduced_size(x.shape, axis) or 1
-    y = x - np.add.reduce(x, axis=axis, keepdims=True) / count
-    y = y / np.sqrt(np.add.reduce(y * y, axis=axis, keepdims=True) / count + _eps("layer_norm", eps))
+    y = x - along(np.add.reduce, x, axis=axis, keepdims=True) / count
+    y = y / np.sqrt(along(np.add.reduce, y * y, axis=axis, keepdims=True) / count + _eps("layer_norm", eps))
     return _affine(y, weight, bias)
 
 
@@ -62,7 +62,7 @@ def rms_norm(x: Any, weight: Any = None, *, axis: Axis = -1, eps: float = 1e-6) 
     check_axes("rms_norm", axis, x.shape)
     _check_affine("rms_norm", x, weight=weight)
     count = reduced_size(x.shape, axis) or 1
-    mean_square = np.add.reduce(x * x, axis=axis, keepdims=True) / count
+    mean_square = along(np.add.reduce, x * x, axis=axis, keepdims=True) / count
     return _affine(x / np.sqrt(mean_square + _eps("rms_norm", eps)), weight, None)
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from autoq.errors import ArgumentError, ShapeError
-from autoq.ops.axes import Shape, axis_tuple, check_axes
+from autoq.ops.axes import Shape, along, axis_tuple, check_axes
 from autoq.ops.samples import Case, moved
 from autoq.ops.several import moveaxis
 from autoq.ops.subscripts import parse
@@ -192,7 +192,7 @@ def trace(x: Any, *, offset: int = 0) -> Any:
     """
     if np.ndim(x) < 2:
         raise ShapeError(f"trace: x is {np.shape(x)}.", "at least two axes.", "Insert an axis.")
-    return np.add.reduce(np.diagonal(x, offset, -2, -1), axis=-1)
+    return along(np.add.reduce, np.diagonal(x, offset, -2, -1), axis=-1)
 
 
 def _trace_x(F: Any, g: Any, x_shape: Shape, offset: int) -> Any:

@@ -6,8 +6,9 @@ from typing import Any
 
 import numpy as np
 
+from autoq.devices import beside, is_array
 from autoq.errors import ShapeError
-from autoq.ops.axes import Axis, Shape, over_axes, restore
+from autoq.ops.axes import Axis, Shape, along, over_axes, restore
 from autoq.ops.samples import moved, reduced
 from autoq.tape.op import Op, register
 
@@ -41,7 +42,7 @@ def _weights(x: Any, axis: Axis, name: str) -> tuple[Any, Any]:
     """exp(x - peak), and its sums along the axis."""
     weights = x - peak(x, axis, name)
     weights = np.exp(weights, out=weights) if weights.ndim else np.exp(weights)
-    return weights, np.add.reduce(weights, axis=axis, keepdims=True)
+    return weights, along(np.add.reduce, weights, axis=axis, keepdims=True)
 
 
 def peak(x: Any, axis: Axis, name: str) -> Any:
@@ -58,15 +59,19 @@ def peak(x: Any, axis: Axis, name: str) -> Any:
                [2.]])
     """
     lowest = LOWEST[x.dtype]
-    if x.ndim == 2 and axis in (1, -1) and x.shape[1] <= _SHORT:
-        return np.maximum.reduce(np.ascontiguousarray(x.T), axis=0, initial=lowest)[:, None]
-    return over_axes(name, lambda x, **axes: np.maximum.reduce(x, initial=lowest, **axes), x, axis, True)
+    if x.ndim == 2 and axis in (1, -1) and x.shape[1] <= _SHORT and x.__class__ is np.ndarray:
+        return along(np.maximum.reduce, np.ascontiguousarray(x.T), axis=0, initial=lowest)[:, None]
+
+    def largest(x: Any, **axes: Any) -> Any:
+        return along(np.maximum.reduce, x, initial=lowest, **axes)
+
+    return over_axes(name, largest, x, axis, True)
 
 
 def _masked(x: Any, mask: Any) -> Any:
     if mask is None:
         return x
-    mask = np.asarray(mask)
+    mask = beside(mask if is_array(mask) else np.asarray(mask), x)
     try:
         return np.where(np.broadcast_to(mask, x.shape), x, -np.inf)
     except ValueError:
@@ -99,7 +104,7 @@ def log_softmax(x: Any, *, axis: int = -1) -> Any:
         tensor([-0.6931... -0.6931...], float32)
     """
     shifted = x - peak(x, axis, "log_softmax")
-    total = np.add.reduce(np.exp(shifted), axis=axis, keepdims=True)
+    total = along(np.add.reduce, np.exp(shifted), axis=axis, keepdims=True)
     shifted -= np.log(np.maximum(total, 1.0))
     return shifted
 
@@ -125,7 +130,7 @@ def logsumexp(x: Any, *, axis: Axis = None, keepdims: bool = False) -> Any:
         tensor(1000.6932, float32)
     """
     largest = np.minimum(peak(x, axis, "logsumexp"), -LOWEST[x.dtype])  # inf - inf would be NaN
-    value = np.log(np.add.reduce(np.exp(x - largest), axis=axis, keepdims=True)) + largest
+    value = np.log(along(np.add.reduce, np.exp(x - largest), axis=axis, keepdims=True)) + largest
     return value if keepdims else np.squeeze(value, axis)
 
 
