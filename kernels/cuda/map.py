@@ -92,13 +92,24 @@ def mapped(expression: Expression, operands: Sequence[Any], numbers: Sequence[fl
         if len(_launches) >= LAUNCHES:
             _launches.clear()
         found = _launches[key] = planned(expression, operands, out)
-    used = [numbers[step[1]] for step in expression.steps if step[0] == "number"]
+    launch(found, operands, out, [numbers[step[1]] for step in expression.steps if step[0] == "number"])
+
+
+def launch(launches: Launches, operands: Sequence[Any], out: Any, numbers: Sequence[float]) -> None:
+    """Launch what was planned for operands and a result of these shapes, strides and alignments.
+
+    Args:
+        launches: Of ``planned``.
+        operands: By their numbers in the expression: arrays, or anything with ``words``, ``scales`` and
+            ``tensor_scale``.
+        out: Likewise.
+        numbers: Those that the expression takes, in its order.
+    """
     amax = None
-    if found.write.task.output.needs_amax:
+    if launches.measure is not None:
         amax = library().zeros(2, np.uint32)
-    for launch in found[1:]:
-        if launch is not None:
-            _launched(launch, operands, out, amax, used)
+        _launched(launches.measure, operands, out, amax, numbers)
+    _launched(launches.write, operands, out, amax, numbers)
 
 
 def signature(operand: Any) -> Any:
@@ -174,7 +185,9 @@ def _planned(
     spans = [spans_of(operand, shape) for operand in operands.values()]
     walked = [*spans, _result_spans(shape, output, out)]
     lengths, collapsed = collapse(shape, walked)
-    values = next((v for v in _wishes(operands, output) if _fits(v, lengths, collapsed, operands, output)), 0)
+    aligned = out is None or alignment(getattr(out, "words", out)) == 0
+    wishes = _wishes(operands, output) if aligned else ()
+    values = next((v for v in wishes if _fits(v, lengths, collapsed, operands, output)), 0)
     inputs = tuple(
         input_of(number, operand, own, values)
         for (number, operand), own in zip(operands.items(), collapsed, strict=False)
@@ -276,17 +289,17 @@ def array_arguments(task: Task, operands: Sequence[Any]) -> list[Any]:
     return arguments
 
 
-def _launched(launch: Launch, operands: Sequence[Any], out: Any, amax: Array, numbers: list[float]) -> None:
-    arguments = array_arguments(launch.task, operands)
-    output = launch.task.output
+def _launched(one: Launch, operands: Sequence[Any], out: Any, amax: Array, numbers: Sequence[float]) -> None:
+    arguments = array_arguments(one.task, operands)
+    output = one.task.output
     if output.kind == "amax":
         arguments.append(amax)
     elif output.is_packed:
         level = (out.tensor_scale,) if output.kind.two_level else ()
         arguments += [out.words, _scales(out.scales), *level, *((amax,) if output.needs_amax else ())]
     else:
-        arguments.append(_array(out, output.kind, launch.task.values))
-    launch.kernel(launch.blocks, THREADS, *arguments, *numbers, *launch.integers)
+        arguments.append(_array(out, output.kind, one.task.values))
+    one.kernel(one.blocks, THREADS, *arguments, *numbers, *one.integers)
 
 
 def _scales(scales: Array) -> Array:

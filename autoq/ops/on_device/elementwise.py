@@ -5,13 +5,14 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable
 from functools import lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from autoq.context import OBSERVERS, launched
-from autoq.kernels.cuda.launch import SIMULATED, empty
-from autoq.kernels.cuda.map import encodes, mapped
+from autoq.devices import SEVERAL
+from autoq.kernels.cuda.launch import SIMULATED, current_device, empty
+from autoq.kernels.cuda.map import Launches, alignment, encodes, launch, planned
 from autoq.kernels.cuda.operand import FLOATS, Packed
 from autoq.kernels.cuda.trace import Traced, traced
 from autoq.schemes import QuantScheme
@@ -24,12 +25,37 @@ from autoq.tape.namespace import Namespace
 from autoq.tape.op import REGISTRY, Op, Rule
 from autoq.types import float32
 
+Key = tuple[Any, ...]
+Shape = tuple[int, ...]
 NUMBERS = (float, int, bool)
 # What static arguments may be, so that two calls with equal ones are the same expression.
 PLAIN = (float, int, bool, str, type(None))
 # Forwards that look at dtypes in a way that symbols have no answer for.
 FORWARDS: dict[str, Callable[..., Any]] = {"where": np.where}
 TRACED = Namespace(lambda op: traceable(op))
+
+# What is known of calls by all that decides it; None for those that are left to CuPy.
+_known: dict[Key, Any] = {}
+UNKNOWN = object()
+CALLS = 4096
+
+
+class Call(NamedTuple):
+    """How a function of stored operands is computed.
+
+    Attributes:
+        launches: The kernels.
+        numbers: What the expression takes: a number, or the position of the operand that is one.
+        cast: Positions of arrays of integers, which are converted first.
+        result: Makes the array or QTensor to write.
+        size: Values of the result.
+    """
+
+    launches: Launches
+    numbers: tuple[tuple[float | None, int], ...]
+    cast: tuple[int, ...]
+    result: Callable[[], Any]
+    size: int
 
 
 @accelerate(ELEMENTWISE)
@@ -38,30 +64,94 @@ def elementwise(op: Op, values: Any, static: dict[str, Any], out: Any, compute: 
 
     A result whose scheme needs more than its blocks' largest magnitudes is returned as float32.
     """
-    if compute != float32 or op.variadic:
+    if (compute is not float32 and compute != float32) or op.variadic:
         return NotImplemented
-    kinds = kinds_of(values, whole=op.kind != "index")
-    key = plain_key(static)
-    if kinds is None or key is None or (op.kind == "index" and "f" not in kinds):
+    key = plain_key(static) if static else ()
+    if key is None:
         return NotImplemented
-    found = forward_expression(op, kinds, key)
-    return NotImplemented if found is None else computed(found, values, kinds, out)
+    return computed((op, key), forward_expression, values, out, whole=op.kind != "index")
+
+
+def computed(
+    what: tuple[Any, Key], trace: Callable[..., Traced | None], values: Any, out: Any, whole: bool = True
+) -> Any:
+    """The result of a function of stored operands by kernels, or NotImplemented.
+
+    Args:
+        what: The function and its static arguments.
+        trace: ``trace(function, kinds, static) -> Traced``, or None where it has no expression.
+        values: The operands.
+        out: The dtype or scheme wanted.
+        whole: Whether arrays of integers pass as floats.
+    """
+    key = (*what, out, current_device() if SEVERAL else 0, *[signature(x) for x in values])
+    call = _known.get(key, UNKNOWN)
+    if call is UNKNOWN:
+        if len(_known) >= CALLS:
+            _known.clear()
+        call = _known[key] = prepared(what, trace, values, out, whole)
+    if call is None:
+        return NotImplemented
+    if call.cast:
+        values = [x.astype(float32) if i in call.cast else x for i, x in enumerate(values)]
+    result = call.result()
+    numbers = [float(values[i]) if number is None else number for number, i in call.numbers]
+    launch(call.launches, values, result, numbers)
+    if OBSERVERS:
+        launched("map", call.size)
+    return result
+
+
+def signature(x: Any) -> Any:
+    """What a call depends on of an operand."""
+    if x.__class__ is QTensor:
+        words, layout = x.words, x.layout
+        order = None if layout.is_identity else layout.order
+        return x.scheme, x.shape, order, words.strides, x.scales.strides, alignment(words)
+    if x.__class__ in NUMBERS or not hasattr(x, "strides"):
+        return x.__class__
+    if x.__class__ is np.ndarray and not SIMULATED:
+        return np.ndarray  # on the host
+    return x.dtype.char, x.shape, x.strides, alignment(x)
+
+
+def prepared(
+    what: Any, trace: Callable[..., Traced | None], values: Any, out: Any, whole: bool
+) -> Call | None:
+    """How it is computed; None for what kernels don't compute, or what the op's forward refuses."""
+    kinds = kinds_of(values, whole)
+    if kinds is None or not (whole or "f" in kinds):
+        return None
+    found = trace(*what[:1], kinds, what[1])
+    try:
+        shape = np.broadcast_shapes(*[getattr(x, "shape", ()) for x in values])
+    except ValueError:
+        return None
+    make = None if found is None or 0 in shape else maker(out, shape, found.expression.kind)
+    if found is None or make is None:
+        return None
+    cast = tuple(i for i, kind in enumerate(kinds) if kind == "i")
+    operands = [as_operand(x.astype(float32) if i in cast else x) for i, x in enumerate(values)]
+    places = iter([i for i, kind in enumerate(kinds) if kind == "n"])
+    numbers = [(number, next(places) if number is None else -1) for number in found.numbers]
+    used = tuple(numbers[step[1]] for step in found.expression.steps if step[0] == "number")
+    launches = planned(found.expression, operands, as_operand(make()))
+    return Call(launches, used, cast, make, int(np.prod(shape)))
 
 
 def kinds_of(values: Any, whole: bool) -> str | None:
     """One letter an operand, as ``traced`` takes them; None for what no kernel reads.
 
-    ``whole`` lets arrays of integers pass as floats.
+    ``whole`` lets arrays of integers pass as floats, as ``"i"``.
     """
     kinds = ""
     for x in values:
+        dtype = getattr(x, "dtype", None)
         if x.__class__ in NUMBERS:
             kinds += "n"
-            continue
-        dtype = getattr(x, "dtype", None)
-        if dtype is None or (x.__class__ is np.ndarray and not SIMULATED):
+        elif dtype is None or (x.__class__ is np.ndarray and not SIMULATED):
             return None
-        if x.__class__ is QTensor or dtype.name in FLOATS:
+        elif x.__class__ is QTensor or dtype.name in FLOATS:
             kinds += "f"
         elif dtype.kind == "b":
             kinds += "b"
@@ -72,10 +162,8 @@ def kinds_of(values: Any, whole: bool) -> str | None:
     return kinds
 
 
-def plain_key(static: dict[str, Any]) -> tuple[Any, ...] | None:
+def plain_key(static: dict[Any, Any]) -> Key | None:
     """Static arguments as a key that tells 1 from 1.0 and 0.0 from -0.0; None if they aren't plain."""
-    if not static:
-        return ()
     if any(type(value) not in PLAIN for value in static.values()):
         return None
     return tuple((name, value, repr(value)) for name, value in static.items())
@@ -87,82 +175,57 @@ def traceable(op: Op) -> Callable[..., Any]:
 
 
 @lru_cache(maxsize=1024)
-def forward_expression(op: Op, kinds: str, key: tuple[Any, ...]) -> Traced | None:
+def forward_expression(op: Op, kinds: str, key: Key) -> Traced | None:
     """The expression of an op's forward; None where it has none."""
     return traced(traceable(op), kinds.replace("i", "f"), {name: value for name, value, _ in key})
 
 
-def computed(found: Traced, values: Any, kinds: str, out: Any) -> Any:
-    """An expression of stored operands, in ``out`` or, where that can't be encoded at once, in float32."""
-    expression, numbers = found
-    if "n" in kinds:
-        given = iter([float(x) for x, kind in zip(values, kinds, strict=True) if kind == "n"])
-        numbers = tuple([next(given) if number is None else number for number in numbers])
-    if "i" in kinds:
-        values = [x.astype(float32) if kind == "i" else x for x, kind in zip(values, kinds, strict=True)]
-    operands = [None if kind == "n" else as_operand(x) for x, kind in zip(values, kinds, strict=True)]
-    try:
-        shape = np.broadcast_shapes(*[getattr(x, "shape", ()) for x in values])
-    except ValueError:
-        return NotImplemented  # the op's own forward says what is wrong
-    result = new_result(out, shape, expression.kind)
-    if result is None:
-        return NotImplemented
-    target = as_operand(result)
-    mapped(expression, operands, numbers, target)
-    if OBSERVERS:
-        launched("map", result.size)
-    return result
-
-
 def as_operand(x: Any) -> Any:
-    """A stored value as kernels take it."""
+    """A stored value as kernels take it; of a number None."""
     if x.__class__ is not QTensor:
-        return x
+        return None if x.__class__ in NUMBERS else x
     scheme, layout = x.scheme, x.layout
     order = None if layout.is_identity else layout.order
-    return Packed(
-        x.words,
-        x.scales,
-        x.tensor_scale,
-        codec_of(nearest(scheme)),
-        scheme.block or (),
-        x.storage_shape,
-        order,
-    )
+    codec, extents = codec_of(nearest(scheme)), scheme.block or ()
+    return Packed(x.words, x.scales, x.tensor_scale, codec, extents, x.storage_shape, order)
 
 
-def new_result(out: Any, shape: tuple[int, ...], kind: str) -> Any:
-    """Where a result goes: a QTensor or an array whose values aren't written yet; None for an empty one."""
-    if 0 in shape:
-        return None
+def maker(out: Any, shape: Shape, kind: str) -> Callable[[], Any] | None:
+    """What makes the QTensor or array that a result is written into; None for what kernels don't give."""
     if isinstance(out, QuantScheme):
-        packed = new_packed(out, shape)
-        return empty(shape, float32) if packed is None else packed
+        return packed_maker(out, shape) or (lambda: empty(shape, float32))
     if out.kind == "b":
-        return empty(shape, np.bool_) if kind == "b" else None
-    return empty(shape, out if out.name in FLOATS else float32)
+        return (lambda: empty(shape, np.bool_)) if kind == "b" else None
+    dtype = out if out.name in FLOATS else float32
+    return lambda: empty(shape, dtype)
 
 
-def new_packed(scheme: QuantScheme, shape: tuple[int, ...]) -> QTensor | None:
-    """A QTensor to encode into; None where that takes more than the launch that computes it."""
+def new_packed(scheme: QuantScheme, shape: Shape) -> QTensor | None:
+    """A QTensor to encode into, whose arrays nothing has written yet; None where a launch can't."""
+    make = packed_maker(scheme, shape)
+    return None if make is None else make()
+
+
+def packed_maker(scheme: QuantScheme, shape: Shape) -> Callable[[], QTensor] | None:
+    """What makes a QTensor to encode into; None where that takes more than the launch that computes it."""
     if not shape or scheme.nonfinite == "raise":
         return None
     scheme = scheme.innermost(len(shape))
     if not encodes(codec_of(nearest(scheme)), scheme.block or ()):
         return None
     plan = plan_of(scheme)
-    return QTensor.make(
-        empty(words_shape(shape, plan.bits), np.uint32),
-        empty(grid_shape(shape, scheme.extents(len(shape))), plan.scale_dtype),
-        empty((), float32) if scheme.tensor_scale else None,
-        scheme,
-        shape,
-    )
+    words, grid = words_shape(shape, plan.bits), grid_shape(shape, scheme.extents(len(shape)))
+    scale_dtype, two_level = plan.scale_dtype, scheme.tensor_scale
+
+    def make() -> QTensor:
+        level = empty((), float32) if two_level else None
+        return QTensor.make(empty(words, np.uint32), empty(grid, scale_dtype), level, scheme, shape)
+
+    return make
 
 
 @lru_cache(maxsize=1024)
-def rule_expression(rule: Rule, kinds: str, key: tuple[Any, ...]) -> Traced | None:
+def rule_expression(rule: Rule, kinds: str, key: Key) -> Traced | None:
     """The expression of a gradient rule: the cotangent is operand 0, what it reads are the others."""
     given = {at: value for at, value, _ in key}
 
@@ -170,32 +233,26 @@ def rule_expression(rule: Rule, kinds: str, key: tuple[Any, ...]) -> Traced | No
         arguments = [given[at] if at in given else read[at] for at in range(len(read))]
         return rule.function(TRACED, g, *arguments)
 
-    return traced(function, "f" + kinds.replace("i", "f"))
+    return traced(function, kinds.replace("i", "f"))
 
 
 def by_rule(rule: Rule) -> Callable[..., Any]:
     """A gradient rule computed in one launch, on operands as they are stored."""
     shapes = any(read.source not in ("value", "static") for read in rule.reads)
+    passes = rule_expression(rule, "f", ()) if not rule.reads else None
+    alone = passes is not None and passes.expression.steps == (("operand", 0),)
 
     def function(g: Any, *read: Any) -> Any:
-        if g.dtype != float32 or shapes:
+        if alone:
+            return g  # the cotangent as it is
+        if shapes or g.dtype != float32:
             return NotImplemented
-        fixed = {at: x for at, x in enumerate(read) if type(x) in PLAIN}
-        arrays = [x for at, x in enumerate(read) if at not in fixed]
-        kinds = kinds_of(arrays, whole=True)
-        key = plain_key(fixed)  # type: ignore[arg-type]
-        if kinds is None or key is None:
+        fixed = {at: x for at, x in enumerate(read) if x.__class__ in PLAIN}
+        key = plain_key(fixed)
+        if key is None:
             return NotImplemented
-        places = iter(kinds)
-        letters = "".join("n" if at in fixed else next(places) for at in range(len(read)))
-        found = rule_expression(rule, letters, key)
-        if found is None:
-            return NotImplemented
-        if found.expression.steps == (("operand", 0),):
-            return g  # the cotangent passes as it is
-        return computed(
-            found, (g, *[0.0 if at in fixed else x for at, x in enumerate(read)]), "f" + letters, float32
-        )
+        values = (g, *[0.0 if at in fixed else x for at, x in enumerate(read)]) if fixed else (g, *read)
+        return computed((rule, key), rule_expression, values, float32)
 
     return function
 

@@ -9,6 +9,8 @@ import numpy as np
 import pytest
 
 from autoq.kernels.cuda import launch, map
+from autoq.kernels.cuda.trace import traced
+from autoq.ops.on_device import elementwise
 from autoq.storage import QTensor
 from autoq.tape.accelerated import forward_on_device, rule_on_device
 from autoq.tape.namespace import RAW
@@ -171,12 +173,30 @@ def test_fused_is_unfused() -> None:
 
 
 def test_another_number_is_no_other_kernel() -> None:
-    x = floats(64)
+    x, kernels = floats(64), set()
     for slope in (0.1, 0.3):
         found = forward_on_device(REGISTRY["leaky_relu"], [x], {"negative_slope": slope}, float32, float32)
         assert np.array_equal(found, REGISTRY["leaky_relu"].forward(x, negative_slope=slope))
-        task = list(map._launches.values())[-1].write.task
-        assert task.expression.numbers == 1
-        for number in (2.5, 7):
-            found = forward_on_device(REGISTRY["mul"], [x, number], {}, float32, float32)
-            assert np.array_equal(found, x * np.float32(number))
+        kernels.add(list(elementwise._known.values())[-1].launches.write.kernel)
+    assert len(kernels) == 1
+    for number in (2.5, 7, True):
+        found = forward_on_device(REGISTRY["mul"], [x, number], {}, float32, float32)
+        assert np.array_equal(found, x * np.float32(number))
+
+
+def test_a_call_like_an_earlier_one_takes_its_own_operands() -> None:
+    for seed in (0, 1):
+        x, y = quantized("mxfp8", 2, 64, seed=seed), floats(2, 64, seed=seed + 5)
+        found = forward_on_device(REGISTRY["add"], [x, y], {}, x.scheme, float32)
+        assert same(found, QTensor.quantize(x.dequantize() + y, x.scheme))
+    wider = forward_on_device(REGISTRY["add"], [x, floats(64)], {}, x.scheme, float32)
+    assert same(wider, QTensor.quantize(x.dequantize() + floats(64), x.scheme))
+
+
+def test_an_unaligned_result_is_written_value_by_value() -> None:
+    held = np.zeros(65, np.float32)
+    x, found = floats(64), traced(np.add, "ff")
+    assert found is not None
+    map.mapped(found.expression, [x, x], (), held[1:])
+    assert np.array_equal(held[1:], x + x)
+    assert lanes() == 0
