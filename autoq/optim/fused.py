@@ -11,13 +11,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from autoq.devices import array_namespace, device_of, on_gpu, to_host, using_device
-from autoq.optim.slot import Slot
+from autoq.optim.slot import KINDS, Slot
 from autoq.recording import recording
+from autoq.types import float32
 
 if TYPE_CHECKING:
     from autoq.optim.optimizer import Optimizer
-
-KINDS = ("float32", "float16", "bfloat16")
 
 
 @cache
@@ -37,28 +36,31 @@ def any_on_gpu(slots: list[Slot]) -> bool:
 def step_on_gpu(optimizer: Optimizer, index: int, group: Mapping[str, Any], slots: list[Slot]) -> list[Slot]:
     """Update the parameters of a group that lie on a GPU; the slots that no kernel is for are returned."""
     rest: list[Slot] = []
-    alike: dict[tuple[Any, ...], list[int]] = {}
-    gradients: dict[int, Any] = {}
-    for place, slot in enumerate(slots):
-        value = slot.parameter.value
+    alike: dict[tuple[Any, ...], tuple[list[Slot], list[Any]]] = {}
+    for slot in slots:
         gradient = slot.raw_gradient()
         if gradient is None:
             continue
-        if not (on_gpu(value) and value.flags.c_contiguous and value.dtype.name in KINDS):
+        if not slot.ready(optimizer.state_names):
             rest.append(slot)
             continue
-        if not slot.state and optimizer.state_names:
-            slot.start(optimizer.state_names)
-        slot.follow()
-        if not gradient.flags.c_contiguous:
-            gradient = array_namespace(gradient).ascontiguousarray(gradient)
-        gradients[place] = gradient if gradient.dtype.name in KINDS else gradient.astype(np.float32)
-        kinds = value.dtype.name, gradients[place].dtype.name
-        alike.setdefault((index, device_of(value), *kinds, slot.steps), []).append(place)
-    for key, places in alike.items():
+        kind = "float32"
+        if gradient.dtype is not float32 or not gradient.flags.c_contiguous:
+            gradient, kind = _readable(gradient)
+        found = alike.setdefault((index, *slot.place, kind, slot.steps), ([], []))
+        found[0].append(slot)
+        found[1].append(gradient)
+    for key, (chosen, gradients) in alike.items():
         with using_device(key[1]):
-            _launch(optimizer, key, group, [slots[i] for i in places], [gradients[i] for i in places])
+            _launch(optimizer, key, group, chosen, gradients)
     return rest
+
+
+def _readable(gradient: Any) -> tuple[Any, str]:
+    """A gradient as kernels read it, and its dtype's name."""
+    if gradient.dtype.name not in KINDS:
+        gradient = gradient.astype(float32)
+    return array_namespace(gradient).ascontiguousarray(gradient), gradient.dtype.name
 
 
 def _launch(

@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from autoq.devices import device_of, on_gpu, to_device, to_host
+from autoq.devices import on_gpu, to_host
 from autoq.errors import ArgumentError, DTypeError, StateError
 from autoq.optim.fused import any_on_gpu, step_on_gpu
 from autoq.optim.slot import Slot
@@ -163,10 +163,7 @@ class Optimizer:
         for index, slot in enumerate(self._flat()):
             slot.steps = int(arrays[f"state.{index}.steps"])
             names = [name for name in self.state_names if f"state.{index}.{name}" in arrays]
-            device = device_of(slot.parameter.value)
-            slot.state = {
-                name: to_device(arrays[f"state.{index}.{name}"].astype(slot.dtype), device) for name in names
-            }
+            slot.take({name: arrays[f"state.{index}.{name}"] for name in names})
 
     def _flat(self) -> list[Slot]:
         return [slot for slots in self._slots for slot in slots]

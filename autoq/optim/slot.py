@@ -13,6 +13,8 @@ from autoq.errors import DTypeError, ShapeError
 from autoq.tape.parameter import Parameter
 from autoq.tape.tensor import Tensor
 
+KINDS = ("float32", "float16", "bfloat16")  # of what kernels read and write
+
 
 def _odd_gradient(parameter: Parameter) -> ShapeError | DTypeError:
     gradient: Any = parameter.grad
@@ -35,9 +37,10 @@ class Slot:
         steps: How many updates there were.
         state: State arrays by name; empty before the first update.
         scratch: Arrays of the parameter's shape that an update may overwrite.
+        place: Device and dtype of the parameter, where ``ready`` found kernels for it.
     """
 
-    __slots__ = ("_in_place", "dtype", "parameter", "scratch", "state", "steps")
+    __slots__ = ("_in_place", "_seen", "dtype", "parameter", "place", "scratch", "state", "steps")
 
     def __init__(self, parameter: Parameter) -> None:
         self.parameter = parameter
@@ -47,6 +50,8 @@ class Slot:
         self.steps = 0
         self.state: dict[str, Any] = {}
         self.scratch: tuple[Any, ...] = ()
+        self._seen: Any = None
+        self.place = ("", "")
 
     def start(self, names: Iterable[str]) -> None:
         """Make the state arrays, of zeros, on the parameter's device."""
@@ -58,6 +63,25 @@ class Slot:
         device = device_of(self.parameter.value)
         for name, array in self.state.items():
             self.state[name] = to_device(array, device)
+
+    def ready(self, names: Iterable[str]) -> bool:
+        """Whether a kernel can step the parameter, with its state beside it; looked at once an array."""
+        value: Any = self.parameter._value
+        if value is self._seen:
+            return True
+        if not (on_gpu(value) and value.flags.c_contiguous and value.dtype.name in KINDS):
+            return False
+        if not self.state:
+            self.start(names)
+        self.follow()
+        self._seen, self.place = value, (device_of(value), value.dtype.name)
+        return True
+
+    def take(self, state: dict[str, Any]) -> None:
+        """Take over state arrays in the slot's dtype, copied to the parameter's device."""
+        device = device_of(self.parameter.value)
+        self.state = {name: to_device(array.astype(self.dtype), device) for name, array in state.items()}
+        self._seen = None
 
     def gradient(self) -> Any:
         """The gradient in the slot's dtype; None if the parameter has none."""
