@@ -139,7 +139,8 @@ def _tidied(ptx: str, name: str) -> str:
 
 def _bounded(ptx: str, threads: int) -> str:
     """PTX whose kernel says how many threads a block it is launched with at most."""
-    return re.sub(r"^\{", f".maxntid {threads}, 1, 1\n{{", ptx, count=1, flags=re.MULTILINE) if threads else ptx
+    bound = f".maxntid {threads}, 1, 1\n{{"
+    return re.sub(r"^\{", bound, ptx, count=1, flags=re.MULTILINE) if threads else ptx
 
 
 def _numba_type(types: Any, name: str) -> Any:

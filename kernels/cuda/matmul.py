@@ -22,7 +22,7 @@ import numpy as np
 from . import blas, blas_fp8, vector
 from .launch import empty, library
 from .operand import Packed
-from .pieces import Operand, View, bfloat16, bits_of, decoded, has_one_scale, pieces, product_of
+from .pieces import PIECE_BITS, Operand, View, bfloat16, bits_of, decoded, has_one_scale, pieces, product_of
 
 PRECISIONS = ("highest", "tf32", "bf16", "exact")
 # Products of fewer multiplications take float32 rather than the launches of a sum of products.
@@ -58,12 +58,10 @@ def product(
     rounded_at_the_end = out_dtype in ("float16", "bfloat16") and not _rounds(a, b, out_dtype, precision)
     work = np.dtype("float32") if rounded_at_the_end else _dtype(out_dtype)
     out = empty(shape, work)
-    if start is not None:
-        out[...] = start
     if out.size and a.shape[-1]:
-        _multiply(a, b, out, precision, start is not None)
-    elif start is None:
-        out.fill(0)
+        _multiply(a, b, out, precision, start)
+    else:
+        out[...] = 0 if start is None else start
     if rounded_at_the_end:
         out = out.astype(_dtype(out_dtype))
     return out.reshape([n for i, n in enumerate(shape) if i - len(shape) not in drop]) if drop else out
@@ -98,31 +96,33 @@ def _rounds(a: Operand, b: Operand, out_dtype: str, precision: str) -> bool:
         return False
     if not isinstance(a, View) and not isinstance(b, View) and a.dtype == b.dtype:
         return bool(a.dtype.name == out_dtype)
-    return out_dtype == "bfloat16" and (max(_bits(a), _bits(b)) <= 8 or precision == "bf16")
+    return out_dtype == "bfloat16" and (max(_bits(a), _bits(b)) <= PIECE_BITS or precision == "bf16")
 
 
 def _bits(x: Operand) -> int:
     return 53 if not isinstance(x, View) and x.dtype == np.float64 else bits_of(x)
 
 
-def _multiply(a: Operand, b: Operand, out: Any, precision: str, accumulate: bool) -> None:
-    if out.dtype == np.float64:
-        _gemm(_doubles(a), _doubles(b), out, accumulate)
+def _multiply(a: Operand, b: Operand, out: Any, precision: str, start: Any) -> None:
+    """Write the product, in whatever way suits the operands, and what it is added to."""
+    if blas.available() and (vector.multiply(a, b, out) or _by_fp8(a, b, out, precision)):
+        if start is not None:
+            out += start
         return
-    if not blas.available():
-        _gemm(decoded(a, "float32"), decoded(b, "float32"), out, accumulate, precision)
-        return
-    if not accumulate and (vector.multiply(a, b, out) or _by_fp8(a, b, out, precision)):
-        return
+    adds = start is not None
+    if adds:
+        out[...] = start
     dense = not isinstance(a, View) and not isinstance(b, View)
-    if dense and a.dtype == b.dtype:
-        _gemm(a, b, out, accumulate, precision)
-    elif precision == "bf16" or max(_bits(a), _bits(b)) <= 8:
-        _by_pieces(a, b, out, accumulate, rounded=True)
-    elif precision == "highest" and _worth_splitting(a, b, out):
-        _by_pieces(a, b, out, accumulate)
+    if out.dtype == np.float64:
+        _gemm(_doubles(a), _doubles(b), out, adds)
+    elif dense and a.dtype == b.dtype:
+        _gemm(a, b, out, adds, precision)
+    elif blas.available() and (precision == "bf16" or max(_bits(a), _bits(b)) <= PIECE_BITS):
+        _by_pieces(a, b, out, adds, rounded=True)
+    elif blas.available() and precision == "highest" and _worth_splitting(a, b, out):
+        _by_pieces(a, b, out, adds)
     else:
-        _gemm(decoded(a, "float32"), decoded(b, "float32"), out, accumulate, precision)
+        _gemm(decoded(a, "float32"), decoded(b, "float32"), out, adds, precision)
 
 
 def _doubles(x: Operand) -> Any:
@@ -148,7 +148,7 @@ def _worth_splitting(a: Operand, b: Operand, out: Any) -> bool:
     Infinity is one piece, and times the other's second piece, which may be 0, it would give NaN: of two
     operands in pieces both must be packed, whose values are finite.
     """
-    one_is_whole = min(_bits(a), _bits(b)) <= 8
+    one_is_whole = min(_bits(a), _bits(b)) <= PIECE_BITS
     packed = isinstance(a, View) and isinstance(b, View)
     return out.size * a.shape[-1] >= SPLIT_FROM and (one_is_whole or packed)
 
@@ -172,7 +172,7 @@ def _by_fp8(a: Operand, b: Operand, out: Any, precision: str) -> bool:
     """The product by the FP8 tensor cores, where the operands' words lie as those want them."""
     if not isinstance(a, View) or not isinstance(b, View) or len(b.shape) != 2 or b.order != (1, 0):
         return False
-    if a.order != tuple(range(len(a.order))):
+    if out.dtype == np.float64 or a.order != tuple(range(len(a.order))):
         return False
     left, right = _fp8_codes(a.packed), _fp8_codes(b.packed)
     if left is None or right is None:

@@ -213,10 +213,16 @@ def test_fp8_that_does_not_fit_is_decoded(cupy: Any) -> None:
 
 
 def test_a_start_is_added_to(cupy: Any) -> None:
-    bias = normal(cupy, 24)
-    for a in (normal(cupy, 9, 64), operand(packed(cupy, "nvfp4", 9, 64))):
-        plain, b = product(a, normal(cupy, 64, 24)), normal(cupy, 64, 24)
-        assert np.allclose(product(a, b, start=bias).get(), plain.get() + bias.get(), atol=1e-4)
+    bias, dense = normal(cupy, 32), normal(cupy, 64, 32)
+    for rows in (4, 48):
+        for a, b in (
+            (normal(cupy, rows, 64), dense),
+            (normal(cupy, rows, 64), operand(turned(packed(cupy, "nvfp4", 32, 64)))),
+            (operand(packed(cupy, "fp8_e4m3", rows, 64)), operand(turned(packed(cupy, "fp8_e4m3", 32, 64)))),
+            (operand(packed(cupy, "int8", rows, 64)), operand(turned(packed(cupy, "mxfp8", 32, 64)))),
+        ):
+            plain = product(a, b).get()
+            assert np.allclose(product(a, b, start=bias).get(), plain + bias.get(), atol=1e-4)
 
 
 def test_pieces_add_up_to_every_float(cupy: Any) -> None:
