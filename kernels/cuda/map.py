@@ -15,12 +15,13 @@ import numpy as np
 
 from ...errors import ShapeError
 from ..codec import Codec
+from .arguments import Pick, arrays_of, picks_of, result_picks
 from .axes import Shape, Span, collapse, logical_shape, spans_of
 from .block import needs_more
 from .decode import CONVERTS, decoding
 from .items import BLOCK
 from .launch import SIMULATED, Kernel, current_device, device_capability, grid, library
-from .operand import Packed, scale_bits
+from .operand import Packed
 from .source import map_kernel
 from .task import WORD, Input, Output, Task, moves_of, step_arguments
 from .trace import Expression
@@ -40,12 +41,23 @@ LAUNCHES = 4096
 
 
 class Launch(NamedTuple):
-    """A kernel, how it is launched, and the integers that follow the arrays and numbers."""
+    """A kernel and how it is launched.
+
+    Attributes:
+        task: What it computes.
+        kernel: It.
+        blocks: How many blocks of threads.
+        integers: What follows the arrays and numbers.
+        picks: The operands' arrays that it takes.
+        result: Likewise of the result; None where it writes none.
+    """
 
     task: Task
     kernel: Kernel
     blocks: int
     integers: tuple[int, ...]
+    picks: tuple[Pick, ...]
+    result: tuple[Pick, ...] | None
 
 
 class Launches(NamedTuple):
@@ -204,7 +216,8 @@ def _planned(
     small = max(count, last) < SMALL
     task = Task(expression, inputs, output, len(lengths), values, small, converts)
     integers = [count, *integers, *lengths[1:-1], *step_arguments(task, collapsed)]
-    return Launch(task, map_kernel(task), grid(count, THREADS, WAVES), tuple(integers))
+    blocks, picks = grid(count, THREADS, WAVES), picks_of(task)
+    return Launch(task, map_kernel(task), blocks, tuple(integers), picks, result_picks(task))
 
 
 def _result_spans(shape: Shape, output: Output, out: Any) -> list[Span]:
@@ -276,40 +289,10 @@ def _width(count: int, steps: Sequence[int], array: Array) -> int:
     return next(w for w in (4, 2, 1) if count % w == 0 and at % w == 0 and all(s % w == 0 for s in steps))
 
 
-def array_arguments(task: Task, operands: Sequence[Any]) -> list[Any]:
-    """The operands' arrays, as a kernel takes them."""
-    arguments: list[Any] = []
-    for each in task.inputs:
-        operand = operands[each.place]
-        if each.is_packed:
-            level = (operand.tensor_scale,) if each.kind.two_level else ()
-            arguments += [operand.words, _scales(operand.scales), *level]
-        else:
-            arguments.append(_array(operand, each.kind, each.width))
-    return arguments
-
-
 def _launched(one: Launch, operands: Sequence[Any], out: Any, amax: Array, numbers: Sequence[float]) -> None:
-    arguments = array_arguments(one.task, operands)
-    output = one.task.output
-    if output.kind == "amax":
+    arguments = arrays_of(one.picks, operands)
+    if one.result is not None:
+        arguments += arrays_of(one.result, (out,))
+    if amax is not None:
         arguments.append(amax)
-    elif output.is_packed:
-        level = (out.tensor_scale,) if output.kind.two_level else ()
-        arguments += [out.words, _scales(out.scales), *level, *((amax,) if output.needs_amax else ())]
-    else:
-        arguments.append(_array(out, output.kind, one.task.values))
     one.kernel(one.blocks, THREADS, *arguments, *numbers, *one.integers)
-
-
-def _scales(scales: Array) -> Array:
-    return scale_bits(scales) if SIMULATED else scales
-
-
-def _array(array: Array, kind: str, wide: Any) -> Array:
-    """An array as the simulator reads it: as elements of the pointer's type."""
-    if not SIMULATED or kind == "float32":
-        return array
-    if kind == "bool":
-        return array.view(np.uint32 if wide else np.uint8)
-    return array.view(np.uint32 if wide else np.uint16)

@@ -12,9 +12,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from .arguments import Pick, arrays_of, picks_of
 from .axes import Shape, Span, collapse, spans_of
 from .launch import SIMULATED, Kernel, current_device, empty, grid
-from .map import SMALL, array_arguments, chosen_operands, input_of, signature
+from .map import SMALL, chosen_operands, input_of, signature
 from .task import Output, Task, step_arguments
 from .totals import Sum, sum_kernel
 from .trace import Expression, traced
@@ -34,7 +35,7 @@ class SumLaunch(NamedTuple):
 
     Attributes:
         held: Objects whose identity is part of the key.
-        task: What is summed.
+        picks: The operands' arrays that it takes.
         kernel: The kernel.
         blocks: Blocks, of ``threads``.
         threads: Threads a block.
@@ -45,7 +46,7 @@ class SumLaunch(NamedTuple):
     """
 
     held: tuple[Any, ...]
-    task: Task
+    picks: tuple[Pick, ...]
     kernel: Kernel
     blocks: int
     threads: int
@@ -94,7 +95,7 @@ def summed(
     launch.kernel(
         launch.blocks,
         launch.threads,
-        *array_arguments(launch.task, operands),
+        *arrays_of(launch.picks, operands),
         out,
         *used,
         last,
@@ -129,7 +130,7 @@ def planned(
     held = tuple(each.codec for each in chosen.values() if hasattr(each, "codec"))
     return SumLaunch(
         held,
-        task,
+        picks_of(task),
         sum_kernel(Sum(task, len(kept), threads, part)),
         grid(count * max(threads, 1), block),
         block,

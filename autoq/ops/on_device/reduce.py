@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Sequence
+from functools import lru_cache
 from math import prod
 from typing import Any, NamedTuple
 
@@ -44,22 +45,29 @@ class Over(NamedTuple):
 
 def over(x: Any, static: dict[str, Any]) -> Over | None:
     """The axes of a reduction of floats; None for what the op's own forward does or refuses."""
-    axis, keepdims, shape = static.get("axis"), static.get("keepdims"), getattr(x, "shape", ())
-    if not shape or 0 in shape or kinds_of((x,), whole=False) != "f" or type(keepdims) is not bool:
+    axis, keepdims = static.get("axis"), static.get("keepdims")
+    if type(axis) not in (int, tuple, type(None)) or type(keepdims) is not bool:
+        return None
+    if kinds_of((x,), whole=False) != "f":
         return None
     try:
-        given = range(len(shape)) if axis is None else axis if isinstance(axis, tuple) else (axis,)
-        axes = tuple(sorted(operator.index(a) for a in given))
+        return _over(x.shape, axis, keepdims)
     except TypeError:
         return None
-    if any(not -len(shape) <= a < len(shape) for a in axes):
+
+
+@lru_cache(maxsize=1024)
+def _over(shape: Shape, axis: int | Shape | None, keepdims: bool) -> Over | None:
+    given = range(len(shape)) if axis is None else axis if isinstance(axis, tuple) else (axis,)
+    axes = [operator.index(a) for a in given]
+    if not axes or 0 in shape or any(not -len(shape) <= a < len(shape) for a in axes):
         return None
-    axes = tuple(sorted(a % len(shape) for a in axes))
-    if not axes or len(set(axes)) < len(axes):
+    axes = sorted(a % len(shape) for a in axes)
+    if len(set(axes)) < len(axes):
         return None
     kept = tuple(1 if a in axes else n for a, n in enumerate(shape))
     result = kept if keepdims else tuple(n for a, n in enumerate(shape) if a not in axes)
-    return Over(shape, axes, prod(shape[a] for a in axes), result, kept)
+    return Over(shape, tuple(axes), prod(shape[a] for a in axes), result, kept)
 
 
 def add(found: Traced | None, operands: Sequence[Any], where: Over, divisor: float = 1.0) -> Any:
