@@ -22,8 +22,8 @@ OLDEST = 80  # compute capability 8.0: what bfloat16 and the conversions in the 
 _usable: set[int] = set()
 # GPUs in use beside the first: what is computed then has to choose one.
 SEVERAL: set[int] = set()
-# The class of CuPy's arrays, once there can be any.
-_ndarray: Any = None
+# The class of CuPy's arrays, from when there can be any: empty where only the CPU is used.
+LIBRARIES: list[Any] = []
 _HERE = nullcontext()
 
 
@@ -185,14 +185,14 @@ def on_gpu(x: Any) -> bool:
         >>> on_gpu(np.zeros(2))
         False
     """
-    global _ndarray
     if x.__class__ is np.ndarray:
         return False
-    if _ndarray is None:
-        _ndarray = getattr(sys.modules.get("cupy"), "ndarray", None)  # None until somebody imports CuPy
-        if _ndarray is None:
+    if not LIBRARIES:
+        found = getattr(sys.modules.get("cupy"), "ndarray", None)
+        if found is None:
             return False
-    return isinstance(x, _ndarray)
+        LIBRARIES.append(found)
+    return isinstance(x, LIBRARIES[0])
 
 
 def array_namespace(*arrays: Any) -> Any:

@@ -8,6 +8,7 @@ import numpy as np
 
 from autoq.context import OBSERVERS, Context, current
 from autoq.devices import (
+    LIBRARIES,
     SEVERAL,
     array_namespace,
     device_of,
@@ -106,13 +107,12 @@ def binary(name: str, a: Any, b: Any) -> Tensor:
     """``apply`` for the arithmetic operators, short where both operands are float32 or both float64."""
     if a.__class__ is _AutodiffTensor:
         found = a._type
-        if found.native and not OBSERVERS:
-            x = a._value
+        if found.native and not OBSERVERS and (not LIBRARIES or a._value.__class__ is np.ndarray):
             if b.__class__ is _AutodiffTensor:
-                if b._type is found and x.__class__ is np.ndarray:
-                    return _native(REGISTRY[name], a, b, x, b._value, found)
-            elif (b.__class__ is float or b.__class__ is int) and x.__class__ is np.ndarray:
-                return _native(REGISTRY[name], a, b, x, b, found)
+                if b._type is found:
+                    return _native(REGISTRY[name], a, b, a._value, b._value, found)
+            elif b.__class__ is float or b.__class__ is int:
+                return _native(REGISTRY[name], a, b, a._value, b, found)
     return apply(name, a, b)
 
 

@@ -60,7 +60,7 @@ def test_a_device_that_can_not_be_used_says_why(
 ) -> None:
     monkeypatch.setitem(sys.modules, "cupy", module)
     monkeypatch.setattr(devices, "_usable", set())
-    monkeypatch.setattr(devices, "_ndarray", None)
+    monkeypatch.setattr(devices, "LIBRARIES", [])
     for call in (
         lambda: aq.tensor([1.0], device=device),
         lambda: aq.zeros(2, device=device),
@@ -77,7 +77,7 @@ def test_a_device_that_can_not_be_used_says_why(
 def test_a_gpu_that_can_be_used_has_one_name(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "cupy", runtime(count=2))
     monkeypatch.setattr(devices, "_usable", set())
-    monkeypatch.setattr(devices, "_ndarray", None)
+    monkeypatch.setattr(devices, "LIBRARIES", [])
     monkeypatch.setattr(devices, "SEVERAL", set())
     assert devices.resolve("cuda") == devices.resolve("cuda:0") == aq.cuda() == "cuda"
     assert aq.cuda(1) == devices.resolve("cuda:1") == "cuda:1"
