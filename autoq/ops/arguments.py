@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from autoq.devices import on_gpu
 from autoq.errors import ArgumentError, DTypeError
 
 
@@ -71,7 +72,7 @@ def array(name: str, what: str, value: Any) -> np.ndarray:
         dtype('int64')
     """
     try:
-        found = np.asarray(value)
+        found = value if on_gpu(value) else np.asarray(value)
     except ValueError:
         raise DTypeError(
             f"{name}: {what} of sequences that differ in length.", "one array.", "Pad the shorter ones."

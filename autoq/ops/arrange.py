@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from autoq.devices import array_namespace, beside, to_host
 from autoq.errors import ArgumentError, ShapeError
 from autoq.ops.axes import Axis, Shape, axis_tuple, check_axes, one_axis
 from autoq.ops.samples import moved
@@ -35,13 +36,14 @@ def repeat(x: Any, *, repeats: Any, axis: int | None = None) -> Any:
     """
     if axis is not None:
         axis = one_axis("repeat", axis, np.shape(x))
-    return np.repeat(x, _counts(repeats, np.shape(x), axis), axis)
+    counts = _counts(repeats, np.shape(x), axis)
+    return np.repeat(x, int(counts.item()) if counts.size == 1 else beside(counts, x), axis)
 
 
 def _counts(repeats: Any, shape: Shape, axis: int | None) -> Any:
     """The repeats as NumPy takes them, checked."""
     n = int(np.prod(shape)) if axis is None else shape[axis]
-    counts = np.asarray(repeats)
+    counts = to_host(repeats)
     if counts.dtype.kind in "iu" and counts.ndim < 2 and counts.size in (1, n) and not (counts < 0).any():
         return counts
     raise ArgumentError(
@@ -54,7 +56,7 @@ def _repeat_x(F: Any, g: Any, x_shape: Shape, repeats: Any, axis: int | None) ->
     """The sum of the cotangents of each entry's copies."""
     flat = (int(np.prod(x_shape)),)
     shape, axis = (flat, 0) if axis is None else (x_shape, axis)
-    sources = np.repeat(np.arange(shape[axis]), np.asarray(repeats))
+    sources = np.repeat(np.arange(shape[axis]), to_host(repeats))
     return F.reshape(F.scatter_add(g, indices=sources, axis=axis, shape=shape), shape=x_shape)
 
 
@@ -219,7 +221,7 @@ def scatter_diagonal(x: Any, *, offset: int, axis1: int, axis2: int, shape: Shap
         axis2: As of `diagonal`.
         shape: The shape of the result.
     """
-    out = np.zeros(shape, x.dtype)
+    out = array_namespace(x).zeros(shape, x.dtype)
     matrices = np.moveaxis(out, (axis1, axis2), (-2, -1))
     n = x.shape[-1]
     matrices[..., np.arange(n) + max(-offset, 0), np.arange(n) + max(offset, 0)] = x

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from autoq.devices import is_array
 from autoq.errors import ArgumentError, DTypeError
 from autoq.ops.docs import documented
 from autoq.ops.samples import PAIRS, Case
@@ -20,13 +21,14 @@ def _of_whole(name: str, ufunc: np.ufunc, bools: bool) -> Callable[..., Any]:
 
     def forward(*operands: Any) -> Any:
         for x in operands:
-            if np.asarray(x).dtype.kind not in ("iub" if bools else "iu"):
+            dtype = x.dtype if is_array(x) else np.asarray(x).dtype
+            if dtype.kind not in ("iub" if bools else "iu"):
                 raise DTypeError(
-                    f"{name} of {np.asarray(x).dtype.name} values.",
+                    f"{name} of {dtype.name} values.",
                     "integers or bools." if bools else "integers.",
                     "Cast the operand with astype, or compare it first.",
                 )
-        if not bools and not isinstance(operands[1], np.ndarray) and operands[1] < 0:
+        if not bools and not is_array(operands[1]) and operands[1] < 0:
             raise ArgumentError(f"{name} by {operands[1]}.", "0 or more places.", "Shift the other way.")
         return ufunc(*operands)
 

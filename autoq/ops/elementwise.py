@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from autoq.devices import is_array
 from autoq.errors import ArgumentError, DTypeError
 from autoq.ops import special
 from autoq.ops.axes import number
@@ -88,7 +89,7 @@ def clip(x: Any, *, min: float | None = None, max: float | None = None) -> Any:
         tensor([-1.   0.5  1. ], float32)
     """
     if min is None and max is None:
-        return np.array(x)  # not x itself, which may be changed in place
+        return x.copy()  # not x itself, which may be changed in place
     if min is not None:
         x = np.maximum(x, _bound(x, "min", min))
     return x if max is None else np.minimum(x, _bound(x, "max", max))
@@ -132,9 +133,10 @@ def where(condition: Any, a: Any, b: Any) -> Any:
         >>> aq.where([True, False], [1.0, 2.0], 0.0)
         tensor([1. 0.], float32)
     """
-    if np.asarray(condition).dtype != np.bool_:
+    held = condition if is_array(condition) else np.asarray(condition)
+    if held.dtype != np.bool_:
         raise DTypeError(
-            f"where: the condition holds {np.asarray(condition).dtype} values.",
+            f"where: the condition holds {held.dtype} values.",
             "bools",
             "Compare first: aq.where(x != 0, a, b).",
         )

@@ -6,12 +6,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from autoq.devices import beside, on_gpu
 from autoq.errors import ArgumentError, IndexingError, ShapeError
 from autoq.ops.arguments import array, whole
 from autoq.ops.axes import Shape
 from autoq.ops.samples import moved
 from autoq.storage import QTensor, move
 from autoq.tape.apply import apply, plain
+from autoq.tape.beside import held
 from autoq.tape.op import Op, register
 
 if TYPE_CHECKING:
@@ -52,7 +54,7 @@ def embedding(weight: Any, indices: Any, padding_idx: int | None = None, *, out_
 
 def looked_up(weight: Any, *, indices: Any, padding_idx: int | None = None) -> Any:
     """The forward of `embedding` on arrays."""
-    return np.take(weight, _rows(weight.shape, indices, padding_idx), axis=0)
+    return np.take(weight, beside(_rows(weight.shape, indices, padding_idx), weight), axis=0)
 
 
 def _packed_embedding(q: QTensor, *, indices: Any, padding_idx: int | None = None) -> tuple[Any, str]:
@@ -65,7 +67,8 @@ def _rows(shape: Shape, indices: Any, padding_idx: int | None) -> Any:
     if not shape:
         raise ShapeError("embedding: weight is ().", "(count, ...).", "Pass one row an entry.")
     if indices.dtype.kind not in "iu" or (
-        indices.size and not 0 <= indices.min() <= indices.max() < shape[0]
+        # Those on a GPU aren't read.
+        indices.size and not on_gpu(indices) and not 0 <= indices.min() <= indices.max() < shape[0]
     ):
         spread = f"from {indices.min()} to {indices.max()}" if indices.size else "none"
         raise IndexingError(
@@ -85,7 +88,7 @@ def _rows(shape: Shape, indices: Any, padding_idx: int | None) -> Any:
 def _embedding_weight(F: Any, g: Any, weight_shape: Shape, indices: Any, padding_idx: int | None) -> Any:
     indices = _rows(weight_shape, indices, padding_idx)
     if padding_idx is not None:
-        kept = np.asarray(indices != padding_idx)
+        kept = beside(np.not_equal(indices, padding_idx), held(g))
         g = F.where(kept.reshape(*kept.shape, *(1,) * (len(weight_shape) - 1)), g, 0.0)
     return F.scatter_add(g, indices=indices, axis=0, shape=weight_shape)
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from autoq.devices import array_namespace, on_gpu
+from autoq.devices import array_namespace, beside, on_gpu, to_host
 from autoq.errors import IndexingError, ShapeError
 from autoq.ops.axes import Shape, check_axis
 from autoq.ops.samples import moved
@@ -81,11 +81,12 @@ def take(x: Any, *, indices: Any, axis: int = 0) -> Any:
                 [1. 2.]], float32)
     """
     check_axis("take", axis, np.shape(x))
-    places = np.asarray(indices)
+    places = indices if on_gpu(indices) else np.asarray(indices)
     if places.size and places.dtype.kind not in "iu":  # NumPy cuts 0.5 to 0 and takes True for 1
         raise _outside("take", places, axis, np.shape(x))
-    if not x.size and places.size and not -x.shape[axis] <= places.min() <= places.max() < x.shape[axis]:
-        raise _outside("take", places, axis, x.shape)  # of empty arrays NumPy checks no index
+    if on_gpu(x) or not x.size:  # a GPU checks no index, NumPy none of empty arrays
+        _check_places("take", places, axis, x.shape)
+        places = beside(places, x)
     try:
         return np.take(x, places if places.size else places.astype(np.int64), axis=axis)
     except (IndexError, TypeError, ValueError):
@@ -115,13 +116,14 @@ def scatter_add(x: Any, *, indices: Any, axis: int, shape: Shape) -> Any:
     if x.shape != expected:
         raise _misfit("scatter_add", x, expected)
     before, extent, after = math.prod(shape[:axis]), shape[axis], math.prod(shape[axis + 1 :])
-    rows = np.asarray(indices).reshape(-1).astype(np.int64)  # no indices at all are floats to NumPy
-    if rows.size and not -extent <= rows.min() <= rows.max() < extent:
-        raise _outside("scatter_add", indices, axis, shape)
+    rows = indices if on_gpu(indices) else np.asarray(indices)
+    rows = rows.reshape(-1).astype(np.int64)  # no indices at all are floats to NumPy
+    _check_places("scatter_add", rows, axis, shape)
+    rows, xp = beside(rows, x), array_namespace(x)
     # One flat index array keeps to the fast path of np.add.at.
-    places = (np.arange(before)[:, None, None] * extent + rows[:, None] % extent) * after + np.arange(after)
-    out = np.zeros(math.prod(shape), x.dtype)
-    np.add.at(out, places.reshape(-1), x.reshape(-1))
+    places = (xp.arange(before)[:, None, None] * extent + rows[:, None] % extent) * after + xp.arange(after)
+    out = xp.zeros(math.prod(shape), x.dtype)
+    add_at(out, places.reshape(-1), x.reshape(-1))
     return out.reshape(shape)
 
 
@@ -145,7 +147,10 @@ def take_along_axis(x: Any, *, indices: Any, axis: int = -1) -> Any:
     """
     check_axis("take_along_axis", axis, np.shape(x))
     try:
-        return np.take_along_axis(x, np.asarray(indices), axis)
+        places = indices if on_gpu(indices) else np.asarray(indices)
+        if on_gpu(x):
+            _check_places("take_along_axis", places, axis, x.shape)
+        return np.take_along_axis(x, beside(places, x), axis)
     except ValueError:
         raise ShapeError(
             f"take_along_axis: x is {np.shape(x)}, indices are {np.shape(indices)}.",
@@ -169,15 +174,16 @@ def scatter_add_along_axis(x: Any, *, indices: Any, axis: int, shape: Shape) -> 
         ShapeError: `x` has another shape.
     """
     axis %= len(shape)
-    position = list(np.ogrid[tuple(slice(n) for n in shape)])
-    position[axis] = np.asarray(indices) % max(shape[axis], 1)
+    xp = array_namespace(x)
+    position = [beside(p, x) for p in np.ogrid[tuple(slice(n) for n in shape)]]
+    position[axis] = beside(indices, x) % max(shape[axis], 1)
     strides = [math.prod(shape[i + 1 :]) for i in range(len(shape))]
     # One flat index array keeps to the fast path of np.add.at.
     places: Any = sum(at * stride for at, stride in zip(position, strides, strict=True))
     if np.shape(x) != np.shape(places):
         raise _misfit("scatter_add_along_axis", x, np.shape(places))
-    out = np.zeros(math.prod(shape), x.dtype)
-    np.add.at(out, places.reshape(-1), x.reshape(-1))
+    out = xp.zeros(math.prod(shape), x.dtype)
+    add_at(out, places.reshape(-1), x.reshape(-1))
     return out.reshape(shape)
 
 
@@ -189,8 +195,16 @@ def _misfit(name: str, x: Any, expected: Shape) -> ShapeError:
     )
 
 
+def _check_places(name: str, places: Any, axis: int, shape: Shape) -> None:
+    """Raise IndexingError for a position outside its axis; those on a GPU are never read."""
+    if on_gpu(places) or not places.size:
+        return
+    if not -shape[axis] <= places.min() <= places.max() < shape[axis]:
+        raise _outside(name, places, axis, shape)
+
+
 def _outside(name: str, indices: Any, axis: int, shape: Shape) -> IndexingError:
-    indices = np.asarray(indices)
+    indices = to_host(indices)
     extent = shape[axis]
     numbers = indices.size and indices.dtype.kind in "iuf"
     spread = f"from {indices.min()} to {indices.max()}" if numbers else f"{indices.size} of them"

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from autoq.devices import array_namespace
 from autoq.errors import ShapeError
 from autoq.ops.axes import Shape, check_axis
 from autoq.ops.samples import moved
@@ -31,7 +32,8 @@ def pad(x: Any, *, widths: Sequence[tuple[int, int]]) -> Any:
     """
     shape = np.shape(x)
     _check_widths(shape, widths)
-    padded = np.zeros([a + n + b for n, (a, b) in zip(shape, widths, strict=True)], x.dtype)
+    lengths = [a + n + b for n, (a, b) in zip(shape, widths, strict=True)]
+    padded = array_namespace(x).zeros(lengths, x.dtype)
     padded[_inner(shape, widths)] = x
     return padded
 

@@ -7,11 +7,13 @@ from typing import Any
 
 import numpy as np
 
+from autoq.devices import array_namespace, beside, on_gpu
 from autoq.errors import ArgumentError, DTypeError, IndexingError, ShapeError
 from autoq.ops.arguments import array, number, whole
 from autoq.ops.axes import Shape, along
 from autoq.ops.samples import Case, moved
 from autoq.ops.softmax import peak
+from autoq.tape.beside import held
 from autoq.tape.op import Op, register
 
 REDUCTIONS = ("mean", "sum", "none")
@@ -46,7 +48,7 @@ def cross_entropy(
     rows = logits.reshape(labels.size, logits.shape[-1])
     shifted = rows - peak(rows, 1, "cross_entropy")
     losses = np.log(along(np.add.reduce, np.exp(shifted), axis=1))
-    hit = shifted[np.arange(labels.size), labels.reshape(-1)]
+    hit = shifted[array_namespace(rows).arange(labels.size), labels.reshape(-1)]
     if label_smoothing:
         even = label_smoothing / rows.shape[1]
         hit = (1.0 - label_smoothing) * hit + along(np.add.reduce, shifted, axis=1) * even
@@ -58,7 +60,8 @@ def _cross_entropy_logits(
     ignore_index: int | None,
 ) -> Any:  # fmt: skip
     """softmax(logits) less the target distribution."""
-    kept = None if ignore_index is None else np.asarray(np.asarray(labels) != ignore_index)
+    labels = beside(labels, held(logits))
+    kept = None if ignore_index is None else np.not_equal(labels, ignore_index)
     y = F.softmax(logits, axis=-1, mask=None)
     excess = F.subtract_targets(
         y, labels=labels if kept is None else np.where(kept, labels, 0), label_smoothing=label_smoothing
@@ -81,22 +84,22 @@ def subtract_targets(x: Any, *, labels: Any, label_smoothing: float = 0.0) -> An
     Raises:
         ShapeError, DTypeError, IndexingError: Labels that don't belong to `x`, as of `cross_entropy`.
     """
-    out = np.array(x, order="C")
-    flat = np.asarray(labels).reshape(-1)
+    out = x.copy(order="C")
+    flat = beside(labels, x).reshape(-1)
     try:
         rows = out.reshape(flat.size, x.shape[-1])
         if label_smoothing:
             rows -= label_smoothing / rows.shape[1]
-        rows[np.arange(flat.size), flat] -= 1.0 - label_smoothing
+        rows[array_namespace(x).arange(flat.size), flat] -= 1.0 - label_smoothing
     except (ValueError, IndexError):  # checked only here: a backward pass has labels that the forward took
         checked_labels("cross_entropy", x.shape, labels)
         raise
     return out
 
 
-def _count(kept: Any, shape: Shape) -> int:
-    """How many terms a mean is of."""
-    return math.prod(shape) if kept is None else int(np.count_nonzero(kept))
+def _count(kept: Any, shape: Shape) -> Any:
+    """How many terms a mean is of; counted on a GPU, an array there."""
+    return math.prod(shape) if kept is None else np.count_nonzero(kept)
 
 
 def mse_loss(pred: Any, target: Any, *, reduction: str = "mean") -> Any:
@@ -143,9 +146,13 @@ def check_pair(name: str, pred: Any, target: Any) -> None:
         )
 
 
-def spread(g: Any, reduction: str, count: int) -> Any:
+def spread(g: Any, reduction: str, count: Any) -> Any:
     """The cotangent of each term of a reduced loss."""
-    return g * (1.0 / (count or 1)) if reduction == "mean" else g
+    if reduction != "mean":
+        return g
+    if on_gpu(count):
+        return g * (1.0 / np.maximum(count, 1)).astype(g.dtype)
+    return g * (1.0 / (int(count) or 1))
 
 
 def reduced(name: str, losses: Any, reduction: str, kept: Any = None) -> Any:
@@ -163,7 +170,7 @@ def reduced(name: str, losses: Any, reduction: str, kept: Any = None) -> Any:
     if kept is not None:
         losses = np.where(kept, losses, losses.dtype.type(0))
     if reduction == "mean":
-        count = losses.size if kept is None else max(int(np.count_nonzero(kept)), 1)
+        count = losses.size if kept is None else np.maximum(np.count_nonzero(kept), 1).astype(losses.dtype)
         return along(np.add.reduce, losses, axis=None) / count
     if reduction == "sum":
         return along(np.add.reduce, losses, axis=None)
@@ -177,15 +184,19 @@ def _checked_labels(
     logits: Any, labels: Any, label_smoothing: float, ignore_index: int | None
 ) -> tuple[Any, Any]:
     """Labels of `cross_entropy`, and which of them count."""
-    labels, kept = checked_labels("cross_entropy", logits.shape, labels, ignore_index)
+    labels, kept = checked_labels("cross_entropy", logits.shape, labels, ignore_index, logits)
     share = number("cross_entropy", "label_smoothing", label_smoothing)
     if not 0.0 <= share <= 1.0:
         raise ArgumentError(f"cross_entropy: label_smoothing={share}.", "0 to 1.", "Pass a share.")
     return labels, kept
 
 
-def checked_labels(name: str, shape: Shape, labels: Any, ignore_index: int | None = None) -> tuple[Any, Any]:
+def checked_labels(
+    name: str, shape: Shape, labels: Any, ignore_index: int | None = None, logits: Any = None
+) -> tuple[Any, Any]:
     """Labels as an array of class numbers, and where they count; None if all do. Ignored ones become 0.
+
+    Labels on a GPU are taken as they are; others are checked, and go to the device of `logits`.
 
     Raises:
         ShapeError: Labels whose shape isn't `shape` without the last axis.
@@ -203,16 +214,19 @@ def checked_labels(name: str, shape: Shape, labels: Any, ignore_index: int | Non
         )
     kept = None
     if ignore_index is not None:
-        kept = np.asarray(labels != whole(name, "ignore_index", ignore_index))
+        kept = np.not_equal(labels, whole(name, "ignore_index", ignore_index))
         labels = np.where(kept, labels, 0)
-    _check_classes(name, labels, shape[-1])
+    if not on_gpu(labels):
+        _check_classes(name, labels, shape[-1])
+        if on_gpu(logits):
+            labels, kept = beside(labels, logits), None if kept is None else beside(kept, logits)
     return labels, kept
 
 
 def _check_classes(name: str, labels: np.ndarray, classes: int) -> None:
     if not labels.size:
         return
-    least, most = along(np.minimum.reduce, labels, axis=None), along(np.maximum.reduce, labels, axis=None)
+    least, most = np.minimum.reduce(labels, axis=None), np.maximum.reduce(labels, axis=None)
     if least < 0 or most >= classes:
         raise IndexingError(
             f"{name}: labels from {least} to {most}, logits of {classes} classes.",

@@ -10,6 +10,7 @@ import numpy as np
 from autoq.ops.axes import Shape
 from autoq.ops.loss import REDUCTIONS, check_pair, checked_labels, reduced, spread
 from autoq.ops.samples import Case, moved
+from autoq.tape.beside import held
 from autoq.tape.op import Op, register
 
 _FLOOR = -100.0  # of a logarithm, so that one certain mistake doesn't make the whole loss infinite
@@ -36,9 +37,9 @@ def nll_loss(log_probs: Any, *, labels: Any, reduction: str = "mean", ignore_ind
         >>> aq.nll_loss([[-0.5, -1.0], [-2.0, -0.25]], [0, 1], reduction="none")
         tensor([0.5  0.25], float32)
     """
-    labels, kept = checked_labels("nll_loss", log_probs.shape, labels, ignore_index)
+    labels, kept = checked_labels("nll_loss", log_probs.shape, labels, ignore_index, log_probs)
     if not labels.size:
-        return reduced("nll_loss", np.zeros(labels.shape, log_probs.dtype), reduction, kept)
+        return reduced("nll_loss", log_probs.reshape(-1)[:0].reshape(labels.shape), reduction, kept)
     picked = np.take_along_axis(log_probs, labels[..., None], -1)[..., 0]
     return reduced("nll_loss", np.negative(picked), reduction, kept)
 
@@ -126,8 +127,8 @@ def _nll_log_probs(
     F: Any, g: Any, log_probs_shape: Shape, labels: Any, reduction: str, ignore_index: int | None
 ) -> Any:
     """Minus the cotangent of each row, at its label."""
-    labels, kept = checked_labels("nll_loss", log_probs_shape, labels, ignore_index)
-    count = labels.size if kept is None else int(np.count_nonzero(kept))
+    labels, kept = checked_labels("nll_loss", log_probs_shape, labels, ignore_index, held(g))
+    count = labels.size if kept is None else np.count_nonzero(kept)
     g = F.broadcast_to(spread(g, reduction, count), shape=labels.shape)
     if kept is not None:
         g = F.where(kept, g, 0.0)
