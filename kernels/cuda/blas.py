@@ -35,6 +35,11 @@ COMPUTE = {
 }
 # On the host: 0 and 1 as cuBLAS reads them.
 NUMBERS = {dtype: np.array([0, 1], dtype) for dtype in ("float32", "float64")}
+ADDRESSES = {dtype: array.ctypes.data for dtype, array in NUMBERS.items()}
+SIZES = {"float32": 4, "float64": 8}
+
+# cuBLAS's own numbers of these.
+HOST_POINTERS, DEVICE_POINTERS, DEFAULT_ALGORITHM = 0, 1, -1
 
 _local = threading.local()
 
@@ -45,10 +50,12 @@ class Handle(NamedTuple):
     Attributes:
         number: cuBLAS's handle.
         constants: 0 and 1 on the device, for calls whose alpha lies there.
+        library: The bindings.
     """
 
     number: int
     constants: Any
+    library: Any
 
 
 class Matrices(NamedTuple):
@@ -93,16 +100,17 @@ def available() -> bool:
 def handle() -> Handle:
     """The current thread's handle of the current device, which works on the current stream from now on."""
     import cupy
-    from nvmath.bindings import cublas
 
     handles: dict[int, Handle] = _local.__dict__.setdefault("handles", {})
     device = cupy.cuda.runtime.getDevice()
     found = handles.get(device)
     if found is None:
+        from nvmath.bindings import cublas
+
         number = cublas.create()
         # Partial sums of one product are never rounded to 16 bits.
         cublas.set_math_mode(number, cublas.Math.DISALLOW_REDUCED_PRECISION_REDUCTION)
-        found = handles[device] = Handle(number, cupy.arange(2, dtype=np.float32))
+        found = handles[device] = Handle(number, cupy.arange(2, dtype=np.float32), cublas)
         cupy.cuda.get_current_stream().synchronize()  # once: other streams may read the constants
     return found
 
@@ -214,30 +222,28 @@ def _gemm(
     precision: str,
 ) -> None:
     """One call of cuBLAS. Its columns are our rows: it computes the transpose of the product."""
-    from nvmath.bindings import cublas
-
     m, n, k = out.shape[-2], out.shape[-1], a.array.shape[-1]
     if batch.b == 0 and not a.transposed and batch.a == m * a.step and batch.out == m * n:
         m, batch = m * batch.size, Axis(1, 0, 0, 0)  # a shared matrix: all rows in one product
     current = handle()
     workspace = prepare(current)
     alpha_at, beta_at, keep = _factors(current, out, alpha, accumulate)
-    kind, result = data_type(a.array), data_type(out)
+    kind, result = data_type(a.array.dtype), data_type(out.dtype)
     (a_at, b_at, out_at) = (
         x.data.ptr + x.dtype.itemsize * i for x, i in zip((a.array, b.array, out), at, strict=True)
     )
-    compute = _compute(cublas, a.array, precision)
+    compute, cublas = _compute(a.array.dtype, precision), current.library
     wide = "_64" if max(m, n, k, a.step, b.step) > MOST_INT else ""
     sides = (int(b.transposed), int(a.transposed))
     if batch.size == 1:
         getattr(cublas, "gemm_ex" + wide)(
             current.number, *sides, n, m, k, alpha_at, b_at, kind, b.step, a_at, kind, a.step,
-            beta_at, out_at, result, n, compute, cublas.GemmAlgo.DFALT,
+            beta_at, out_at, result, n, compute, DEFAULT_ALGORITHM,
         )  # fmt: skip
     else:
         getattr(cublas, "gemm_strided_batched_ex" + wide)(
             current.number, *sides, n, m, k, alpha_at, b_at, kind, b.step, batch.b, a_at, kind, a.step,
-            batch.a, beta_at, out_at, result, n, batch.out, batch.size, compute, cublas.GemmAlgo.DFALT,
+            batch.a, beta_at, out_at, result, n, batch.out, batch.size, compute, DEFAULT_ALGORITHM,
         )  # fmt: skip
     del workspace, keep
 
@@ -248,9 +254,8 @@ def prepare(current: Handle) -> Any:
     Choosing a stream takes the workspace away, so both are set every time.
     """
     import cupy
-    from nvmath.bindings import cublas
 
-    workspace = cupy.empty(WORKSPACE, np.uint8)
+    workspace, cublas = cupy.empty(WORKSPACE, np.uint8), current.library
     cublas.set_stream(current.number, cupy.cuda.get_current_stream().ptr)
     cublas.set_workspace(current.number, workspace.data.ptr, WORKSPACE)
     return workspace
@@ -258,33 +263,33 @@ def prepare(current: Handle) -> Any:
 
 def _factors(current: Handle, out: Any, alpha: Any, accumulate: bool) -> tuple[int, int, Any]:
     """Where alpha and beta lie, and what must live until the call is made."""
-    from nvmath.bindings import cublas
-
     if not isinstance(alpha, int | float):
-        cublas.set_pointer_mode(current.number, cublas.PointerMode.DEVICE)
+        current.library.set_pointer_mode(current.number, DEVICE_POINTERS)
         constants = current.constants
         return alpha.data.ptr, constants.data.ptr + constants.itemsize * accumulate, alpha
-    cublas.set_pointer_mode(current.number, cublas.PointerMode.HOST)
-    numbers = NUMBERS["float64" if out.dtype == np.float64 else "float32"]
-    factor = numbers[1:] if alpha == 1 else np.array([alpha], numbers.dtype)
-    return factor.ctypes.data, numbers.ctypes.data + numbers.itemsize * accumulate, factor
+    current.library.set_pointer_mode(current.number, HOST_POINTERS)
+    dtype = "float64" if out.dtype.itemsize == 8 else "float32"
+    zero, size = ADDRESSES[dtype], SIZES[dtype]
+    if alpha == 1:
+        return zero + size, zero + size * accumulate, None
+    factor = np.array([alpha], dtype)
+    return factor.ctypes.data, zero + size * accumulate, factor
 
 
 @cache
-def _data_types() -> dict[str, int]:
+def data_type(dtype: Any) -> int:
+    """The number that CUDA's libraries have for a dtype."""
     from nvmath import CudaDataType
 
-    return {dtype: int(CudaDataType[name]) for dtype, name in TYPES.items()}
+    return int(CudaDataType[TYPES[np.dtype(dtype).name]])
 
 
-def data_type(array: Any) -> int:
-    """The number that CUDA's libraries have for an array's dtype."""
-    return _data_types()[array.dtype.name]
-
-
-def _compute(cublas: Any, array: Any, precision: str) -> int:
+@cache
+def _compute(dtype: Any, precision: str) -> int:
     """How products are formed: 16-bit floats always exactly, with float32 sums."""
-    name = array.dtype.name
+    from nvmath.bindings import cublas
+
+    name = dtype.name
     chosen = "exact" if name == "float64" else precision if name == "float32" else "highest"
     return int(cublas.ComputeType[COMPUTE[chosen]])
 

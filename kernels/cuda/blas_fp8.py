@@ -51,7 +51,7 @@ class Key(NamedTuple):
     elements: tuple[str, str]
     modes: tuple[str, str]
     steps: tuple[int, int]
-    out: str
+    out: Any
     fast: bool
     alignment: int
 
@@ -128,7 +128,7 @@ def _key(a: Codes, b: Codes, out: Any, fast: bool) -> Key:
         (b.element, a.element),
         modes,
         (b.words.strides[0], a.words.strides[0]),
-        out.dtype.name,
+        out.dtype,
         fast,
         FULL_ALIGNMENT if whole else LEAST_ALIGNMENT,
     )
@@ -227,7 +227,7 @@ def _layouts(key: Key) -> tuple[int, int, int]:
         cublasLt.matrix_layout_create(_fp8(element), key.k, lines, step)
         for element, lines, step in zip(key.elements, (key.rows, key.columns), key.steps, strict=True)
     )
-    result = cublasLt.matrix_layout_create(blas._data_types()[key.out], key.rows, key.columns, key.rows)
+    result = cublasLt.matrix_layout_create(blas.data_type(key.out), key.rows, key.columns, key.rows)
     return int(first), int(second), int(result)
 
 
@@ -260,7 +260,7 @@ def _run(plan: Plan, operands: tuple[Codes, Codes], scales: tuple[Any, Any], out
     _describe(plan.description, names.A_SCALE_POINTER, scales[0].data.ptr)
     _describe(plan.description, names.B_SCALE_POINTER, scales[1].data.ptr)
     first, second, result = plan.layouts
-    zero = blas.NUMBERS["float32"].ctypes.data
+    zero = blas.ADDRESSES["float32"]
     workspace = cupy.empty(blas.WORKSPACE, np.uint8)
     cublasLt.matmul(
         handle(), plan.description, zero + 4, operands[0].words.data.ptr, first,

@@ -54,7 +54,8 @@ def product(
         A new C-contiguous device array.
     """
     a, b, drop = _matrices(a, b)
-    shape = np.broadcast_shapes(a.shape[:-2], b.shape[:-2]) + (a.shape[-2], b.shape[-1])
+    leading = () if len(a.shape) == len(b.shape) == 2 else np.broadcast_shapes(a.shape[:-2], b.shape[:-2])
+    shape = (*leading, a.shape[-2], b.shape[-1])
     rounded_at_the_end = out_dtype in ("float16", "bfloat16") and not _rounds(a, b, out_dtype, precision)
     work = np.dtype("float32") if rounded_at_the_end else _dtype(out_dtype)
     out = empty(shape, work)

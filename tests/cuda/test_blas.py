@@ -130,9 +130,11 @@ def cublas(monkeypatch):
     monkeypatch.setattr(blas, "available", lambda: True)
     monkeypatch.setattr(blas, "library", lambda: cupy)
     monkeypatch.setattr(blas, "_local", SimpleNamespace())
-    blas._data_types.cache_clear()
+    blas.data_type.cache_clear()
+    blas._compute.cache_clear()
     yield found
-    blas._data_types.cache_clear()
+    blas.data_type.cache_clear()
+    blas._compute.cache_clear()
 
 
 def normal(*shape: int, dtype: Any = np.float32) -> Any:
@@ -242,4 +244,10 @@ def test_calls_have_the_arguments_of_the_bindings():
     for mode in blas_fp8.SCALES.values():
         assert mode in cublasLt.MatmulMatrixScale.__members__
     assert (int(cublas.Operation.N), int(cublas.Operation.T)) == (0, 1)
+    modes = int(cublas.PointerMode.HOST), int(cublas.PointerMode.DEVICE)
+    assert (*modes, int(cublas.GemmAlgo.DFALT)) == (
+        blas.HOST_POINTERS,
+        blas.DEVICE_POINTERS,
+        blas.DEFAULT_ALGORITHM,
+    )
     assert cublasLt.matmul_heuristic_result_dtype.names[:3] == ("algo", "workspace_size", "state")
