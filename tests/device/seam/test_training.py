@@ -2,18 +2,28 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 from typing import Any
 
 import numpy as np
 import pytest
 
 import autoq as aq
-from tests.device.standin_device import memory_limit, no_reads
+from tests.device import standin_device
 
-pytestmark = pytest.mark.skipif(
-    "standin" not in getattr(aq.devices.namespace_of("cuda"), "__version__", ""),
-    reason="reads are noted by the stand-in",
-)
+STANDIN = os.environ["AUTOQ_TEST_DEVICE"] == "standin"
+
+
+def no_reads() -> Any:
+    """A block in which waiting for a value of the device is an error, as far as CuPy notices it."""
+    if STANDIN:
+        return standin_device.no_reads()
+    import cupyx
+
+    return cupyx.allow_synchronize(False)
+
+
 SIGNALS = [None, "mxfp8", "mxfp4", "nvfp4", "int8", "fp8_e4m3", "fp8_block"]
 
 
@@ -36,6 +46,7 @@ def loss(x: Any, w: Any, signal: str | None) -> Any:
 @pytest.mark.parametrize("signal", SIGNALS)
 def test_a_step_reads_nothing_back(signal: str | None) -> None:
     x, w = data("cuda")
+    loss(x, w, signal).backward()  # kernels are compiled and loaded once
     with no_reads():
         for _ in range(2):
             loss(x, w, signal).backward()
@@ -52,8 +63,10 @@ def test_losses_and_gradients_are_those_of_the_cpu(signal: str | None) -> None:
         value = loss(x, w, signal)
         value.backward()
         found.append((value.item(), w.grad.numpy()))
-    assert found[0][0] == pytest.approx(found[1][0], rel=1e-6)
-    np.testing.assert_allclose(found[0][1], found[1][1], rtol=1e-6)
+    # A GPU adds up products in another order.
+    assert found[0][0] == pytest.approx(found[1][0], rel=1e-6 if STANDIN else 1e-5)
+    rounding = 0.0 if STANDIN else 1e-6 * np.abs(found[0][1]).max()
+    np.testing.assert_allclose(found[0][1], found[1][1], rtol=1e-6, atol=rounding)
 
 
 @pytest.mark.parametrize("name", sorted(aq.CATALOG))
@@ -76,11 +89,10 @@ def test_packed_tensors_move_and_change_without_a_read(name: str) -> None:
                 aq.storage.update.updated(q, (0, slice(2)), 0.25),
             ]
 
+        results.append(moves(q))
         if device == "cuda":
             with no_reads():
-                results.append(moves(q))
-        else:
-            results.append(moves(q))
+                moves(q)
     for on_cpu, on_gpu in zip(*results, strict=True):
         assert on_gpu.device == "cuda"
         assert on_gpu.same_bits(on_cpu)
@@ -98,8 +110,10 @@ def test_stochastic_casts_draw_what_the_cpu_draws() -> None:
 
 def test_labels_and_indices_go_up_and_nothing_comes_back() -> None:
     table = aq.tensor(np.ones((5, 32), np.float32), requires_grad=True, device="cuda")
-    with no_reads():
-        y = table[np.array([0, 4, 4])] + table[aq.tensor([1, 2, 3], device="cuda")]
+    places = aq.tensor([1, 2, 3], device="cuda")
+    for block in (contextlib.nullcontext(), no_reads()):
+        with block:
+            y = table[np.array([0, 4, 4])] + table[places]
         assert y.device == "cuda"
 
 
@@ -111,15 +125,16 @@ def test_a_refused_value_is_named_with_its_place() -> None:
         aq.tensor(x, device="cuda").quantize(strict)
 
 
+@pytest.mark.skipif(not STANDIN, reason="the stand-in's memory can be made small")
 def test_out_of_memory_says_how_much_and_training_goes_on() -> None:
     x, w = data("cuda")
-    with memory_limit(1000), pytest.raises(aq.errors.DeviceMemoryError) as caught:
+    with standin_device.memory_limit(1000), pytest.raises(aq.errors.DeviceMemoryError) as caught:
         loss(x, w, None)
     assert isinstance(caught.value, MemoryError)
     assert "1,024 bytes" in caught.value.given
     assert "free" in caught.value.given
     value = loss(x, w, None)
-    with memory_limit(1000), pytest.raises(aq.errors.DeviceMemoryError, match="backward"):
+    with standin_device.memory_limit(1000), pytest.raises(aq.errors.DeviceMemoryError, match="backward"):
         value.backward()
     with pytest.raises(aq.errors.GradientError, match="freed"):
         value.backward()
