@@ -177,6 +177,8 @@ def traceable(op: Op) -> Callable[..., Any]:
 @lru_cache(maxsize=1024)
 def forward_expression(op: Op, kinds: str, key: Key) -> Traced | None:
     """The expression of an op's forward; None where it has none."""
+    if op.name == "where" and kinds[0] != "b":
+        return None  # refused by the forward
     return traced(traceable(op), kinds.replace("i", "f"), {name: value for name, value, _ in key})
 
 

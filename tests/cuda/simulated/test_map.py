@@ -119,6 +119,12 @@ def test_schemes_that_need_more_come_as_float32() -> None:
         assert np.array_equal(forward_on_device(REGISTRY["neg"], [x], {}, scheme, float32), -x)
 
 
+def test_conditions_that_are_numbers_are_left_to_be_refused() -> None:
+    x = floats(64)
+    assert forward_on_device(REGISTRY["where"], [x, x, x], {}, float32, float32) is NotImplemented
+    assert forward_on_device(REGISTRY["where"], [1, x, x], {}, float32, float32) is NotImplemented
+
+
 SAMPLED = [op for op in REGISTRY.values() if op.elementwise and not op.name.startswith("bitwise")]
 
 
