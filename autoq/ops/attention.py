@@ -103,8 +103,13 @@ def attention(
 class _Raw:
     """What `_opened` and `_closed` take of the op namespace, on arrays."""
 
-    reshape = staticmethod(np.reshape)
-    permute_dims = staticmethod(np.transpose)
+    @staticmethod
+    def reshape(x: Any, shape: Shape) -> Any:
+        return x.reshape(shape)
+
+    @staticmethod
+    def permute_dims(x: Any, axes: Shape) -> Any:
+        return x.transpose(axes)
 
 
 def _side_by_side(heads: int | None, kv_heads: int | None) -> int | None:
