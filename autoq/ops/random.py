@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from autoq.devices import beside
 from autoq.errors import ArgumentError
 from autoq.ops.axes import number
 from autoq.ops.samples import moved
@@ -31,7 +32,8 @@ def dropout(x: Any, *, rate: float, draw: Draw) -> Any:
         raise ArgumentError(f"dropout: rate={rate}.", "0 to 1.", "Pass a probability.")
     if rate == 1.0:
         return np.zeros_like(x)
-    kept = uniform01(draw, np.size(x)).reshape(np.shape(x)) >= np.float32(rate)
+    drawn = uniform01(draw, x.size).reshape(x.shape)
+    kept = beside(drawn, x) >= np.float32(rate)
     return x * (1.0 / (1.0 - float(rate))) * kept
 
 

@@ -10,6 +10,7 @@ import numpy as np
 
 from autoq.errors import ArgumentError, DTypeError, StateError
 from autoq.optim.optimizer import Optimizer
+from autoq.recording import recording
 
 
 class Schedule:
@@ -37,7 +38,19 @@ class Schedule:
 
     def step(self) -> None:
         """Go on to the next step; call it after ``optimizer.step()``."""
-        self.count += 1
+        made = recording()
+        if made is None:
+            self._advance()
+            return
+        before = self.count
+        made.on_failure(lambda: self._go_to(before))
+        made.each_time(self._advance)
+
+    def _advance(self) -> None:
+        self._go_to(self.count + 1)
+
+    def _go_to(self, count: int) -> None:
+        self.count = count
         self._set()
 
     @property

@@ -117,10 +117,8 @@ def norm_kernel(x_side, weight_side, bias_side, out_side, shape, centered):
                 finish(a, at, inverse, weights, biases, j, n, b)
                 store(target, first + slot, rows, j, n, a, at)
 
-    return norm, (
-        *input_types(*x_side), *optional(weight_side), *optional(bias_side), *output_types(*out_side),
-        "float32", "int64", "int64",
-    )  # fmt: skip
+    types = *input_types(*x_side), *optional(weight_side), *optional(bias_side), *output_types(*out_side)
+    return norm, (*types, "float32", "int64", "int64"), shape.threads
 
 
 def normalizer(shape: Shape, weight_side: Any) -> Function:
@@ -220,10 +218,8 @@ def norm_gradient_kernel(x_side, weight_side, g_side, out_side, shape, centered)
                     b[at + i] = F(inverse * F(less - F(a[at + i] * product)))
                 store(target, first + slot, rows, j, n, b, at)
 
-    return gradient, (
-        *input_types(*x_side), *optional(weight_side), *input_types(*g_side), *output_types(*out_side),
-        "float32", "int64", "int64",
-    )  # fmt: skip
+    types = *input_types(*x_side), *optional(weight_side), *input_types(*g_side), *output_types(*out_side)
+    return gradient, (*types, "float32", "int64", "int64"), shape.threads
 
 
 @kernel
@@ -259,7 +255,8 @@ def weight_kernel(x_side, g_side, shape, centered):
                 if start + c * span + i < n:
                     parts[place + start + c * span + i] = sums[c * size + i]
 
-    return weight, (*input_types(*x_side), *input_types(*g_side), "float32*", "float32", "int64", "int64")
+    types = *input_types(*x_side), *input_types(*g_side), "float32*", "float32", "int64", "int64"
+    return weight, types, shape.threads
 
 
 @kernel

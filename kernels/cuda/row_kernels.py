@@ -226,7 +226,8 @@ def softmax_kernel(x_side, out_side, shape, masked, log):
                     a[at + i] = F(a[at + i] - part) if log else F(a[at + i] * part)
                 store(target, first + slot, rows, j, n, a, at)
 
-    return softmax, (*input_types(*x_side), *MASK, *output_types(*out_side), "int64", "int64")
+    types = *input_types(*x_side), *MASK, *output_types(*out_side), "int64", "int64"
+    return softmax, types, shape.threads
 
 
 def multiplier(size: int, log: bool) -> Function:
@@ -313,6 +314,5 @@ def softmax_gradient_kernel(x_side, g_side, out_side, shape, masked, log):
                     b[at + i] = F(b[at + i] - F(a[at + i] * dot))
                 store(target, first + slot, rows, j, n, b, at)
 
-    return gradient, (
-        *input_types(*x_side), *MASK, *input_types(*g_side), *output_types(*out_side), "int64", "int64",
-    )  # fmt: skip
+    types = *input_types(*x_side), *MASK, *input_types(*g_side), *output_types(*out_side)
+    return gradient, (*types, "int64", "int64"), shape.threads

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from autoq.kernels.cuda import norm_kernels, row_kernels
+from autoq.kernels.cuda import loss_kernels, norm_kernels, row_kernels
 from autoq.kernels.cuda.chunks import ANY, WHOLE, WIDE, Codes, chunk_size
 from autoq.kernels.cuda.decode import CONVERTS
 from autoq.kernels.cuda.dropout import dropout_kernel
@@ -53,6 +53,11 @@ REPRESENTATIVES = [
     (norm_kernels.weight_kernel, (F32, F32, spread(F32, lanes=512, held=4), True)),
     (norm_kernels.weight_kernel, (MX8, F32, spread(MX8, lanes=512), False)),
     (norm_kernels.columns_kernel, ()),
+    (loss_kernels.losses_kernel, (F32, spread(F32, lanes=512, held=16), True)),
+    (loss_kernels.losses_kernel, (MX8, spread(MX8, lanes=64), False)),
+    (loss_kernels.mean_kernel, (True,)),
+    (loss_kernels.losses_gradient_kernel, (F32, F32, spread(F32, lanes=512, held=16), True, False)),
+    (loss_kernels.losses_gradient_kernel, (MX8, LOOSE, spread(MX8, full=False), False, True)),
     (dropout_kernel, (F32, F32, 4, False, False)),
     (dropout_kernel, (MX4, BF16, 16, True, False)),
     (dropout_kernel, (MX8, MX8, 16, True, True), CONVERTS),
@@ -63,6 +68,8 @@ REGISTERS = {".local": "from sm_100 on the compiler leaves loops over chunks tha
 ALLOWED = {
     "softmax_kernel": EXPONENTIAL | REGISTERS,
     "softmax_gradient_kernel": EXPONENTIAL | REGISTERS,
+    "losses_kernel": EXPONENTIAL | REGISTERS,
+    "losses_gradient_kernel": EXPONENTIAL | REGISTERS,
     "norm_kernel": REGISTERS,
     "norm_gradient_kernel": REGISTERS,
     "weight_kernel": REGISTERS,
