@@ -24,8 +24,8 @@ from .random import draw_arguments, is_keyed
 
 NO_DRAW = (0, 0)
 WARP = 32
-# Thread blocks a multiprocessor that walk an array of patches, and one of lanes under two levels, where every
-# thread works out the tensor's part of the rule first.
+# Thread blocks a multiprocessor that walk an array of patches, and one of lanes where every thread works out
+# something of the whole tensor first.
 PATCH_WAVES, TENSOR_WAVES = 32, 16
 MOST_THREADS = 32 if SIMULATED else 256
 # Plans are found by the identity of a codec, which spares hashing its fields; an entry holds it.
@@ -152,27 +152,32 @@ def plan_of(x: Any, codec: Codec, extents: tuple[int, ...], aligned: bool, keyed
 
 
 def make_plan(x: Any, codec: Codec, extents: tuple[int, ...], aligned: bool, keyed: bool) -> Plan | None:
-    """By lanes where blocks are neighbours, else by patches."""
+    """By lanes where the values of blocks are neighbours, else by patches."""
     axes = five_axes(x, extents, codec.element.bits)
     if axes is None:
         return None
     lanes = lanes_of(codec, float_kind(x), axes, extents) if aligned else None
     if lanes is None:
         return patches_plan(float_kind(x), codec, axes, extents, keyed)
-    return lanes_plan(codec, float_kind(x), axes[-1], lanes, keyed, TENSOR_WAVES if codec.two_level else 0)
+    line = axes[-1] if extents else axes[-1]._replace(extent=0)
+    waves = TENSOR_WAVES if codec.two_level or not extents else 0
+    return lanes_plan(codec, float_kind(x), line, lanes, keyed, waves)
 
 
 def lanes_of(codec: Codec, kind: str | None, axes: list[Axis], extents: tuple[int, ...]) -> Lanes | None:
     """How lanes share the blocks of an array; None where they can't."""
-    block, size, bits = axes[-1].extent, axes[-1].size, codec.element.bits
-    is_line = len(extents) == 1 and axes[-1].stride == 1 and all(axis.size == 1 for axis in axes[:-1])
-    whole = size % block == 0 and size * bits % WORD_BITS == 0 and block & (block - 1) == 0
-    in_order = codec.calibration == "abs_mean" or (codec.rule == "four_over_six" and not codec.given)
-    if not is_line or not whole or in_order:
+    size, bits = axes[-1].size, codec.element.bits
+    is_line = axes[-1].stride == 1 and all(axis.size == 1 for axis in axes[:-1])
+    if len(extents) > 1 or not is_line or size * bits % WORD_BITS:
         return None
-    counts = [count for count in counts_of(codec, kind) if is_storable(bits, count)]
-    fitting = [count for count in counts if block % count == 0 and block // count <= WARP]
-    return Lanes(fitting[0]) if fitting else None
+    counts = [count for count in counts_of(codec, kind) if is_storable(bits, count) and size % count == 0]
+    if extents:
+        block = axes[-1].extent
+        in_order = codec.calibration == "abs_mean" or (codec.rule == "four_over_six" and not codec.given)
+        if in_order or size % block or block & (block - 1):
+            return None
+        counts = [count for count in counts if block % count == 0 and block // count <= WARP]
+    return Lanes(counts[0]) if counts else None
 
 
 def counts_of(codec: Codec, kind: str | None) -> tuple[int, ...]:

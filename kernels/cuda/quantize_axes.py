@@ -36,7 +36,7 @@ def five_axes(array: Any, extents: Sequence[int], bits: int) -> list[Axis] | Non
         >>> import numpy as np
         >>> five_axes(np.zeros((2, 3, 64), np.float32), (32,), 8)[-1]
         Axis(size=384, stride=1, extent=32)
-        >>> five_axes(np.zeros((64, 3, 2), np.float32).T, (32,), 8)[-2:]
+        >>> five_axes(np.zeros((64, 6), np.float32).T, (32,), 8)[-2:]
         [Axis(size=6, stride=1, extent=1), Axis(size=64, stride=6, extent=32)]
     """
     shape = array.shape or (1,)

@@ -15,7 +15,7 @@ from ..scalar.rules import block_rule, divides, te_rule
 from ..scalar.scale import scale_functions
 
 Function = Callable[..., Any]
-NOTHING = F(0.0)
+NOTHING, UNIT = F(0.0), F(1.0)
 
 
 def chooser(codec: Codec) -> Function:
@@ -24,6 +24,23 @@ def chooser(codec: Codec) -> Function:
     ``measured`` is as rules expect it; ``limit`` leaves out codes that would decode to infinity.
     """
     return limited(codec, block_rule(codec))
+
+
+def whole_chooser(codec: Codec) -> Function:
+    """``choose(measured, given) -> (found, stored, factor, limit)``: the rule on a tensor that is one block.
+
+    ``measured`` points to the two words of measure.py; ``found`` is what the rule was given of them.
+    """
+    choose, combine, given_scales = chooser(codec), combiner(codec), codec.given
+
+    @scalar
+    def whole(measured, given):
+        found = combine(U(measured[0]), U(measured[1]))
+        real_scale = given[0] if given_scales else NOTHING
+        stored, factor, limit = choose(found, real_scale, UNIT, UNIT, UNIT)
+        return found, stored, factor, limit
+
+    return whole
 
 
 def limited(codec: Codec, rule: Function) -> Function:

@@ -20,7 +20,7 @@ from .compile import uses_cuda
 from .intrinsics import from_bfloat, from_half, load4, shuffle_xor
 from .launch import kernel
 from .operand import scale_pointer
-from .quantize_block import chooser, combiner, magnitude
+from .quantize_block import chooser, combiner, magnitude, whole_chooser
 from .quantize_encode import (
     certain,
     eight_encoder,
@@ -63,14 +63,16 @@ def lanes_kernel(
     """The kernel of one long line of whole blocks.
 
     Args:
-        codec: What to encode in; calibrated by the largest magnitude.
+        codec: What to encode in; blocks are calibrated by the largest magnitude.
         kind: Float dtype of ``x``, whose words are passed as uint32, 16-byte aligned.
-        block: Values a block, a power of two of at most ``32 * lanes.values``.
+        block: Values a block, a power of two of at most ``32 * lanes.values``; 0 for the whole line.
         lanes: How the work is spread.
         converts: Whether the device converts to eight-bit floats.
         keyed: Whether the draw lies on the device.
     """
-    load, finish = loader(kind, lanes), finisher(codec, kind, block, lanes, converts)
+    whole = block == 0
+    load, choose = loader(kind, lanes), whole_chooser(codec) if whole else no_choice
+    finish = (whole_finisher if whole else finisher)(codec, kind, block, lanes, converts)
     tensor_of, read_key, two_level = tensor_reader(codec), key_reader(keyed), codec.two_level
     runs, twice, again = lanes.items, lanes.items > 1, lanes.items > 2
 
@@ -80,8 +82,11 @@ def lanes_kernel(
         threads, thread = I64(cuda.blockDim.x), cuda.threadIdx.x
         tensor, key = tensor_of(measured, number, counted), read_key(k0, k1, k2, k3, keys)
         start = I64(cuda.blockIdx.x) * threads * runs
+        chosen = choose(measured, given)
         if two_level and start == 0 and thread == 0:
             tensor_scale[0] = tensor[2]
+        if whole and start == 0 and thread == 0:
+            scales[0] = chosen[1]
         while start < count:
             i = start + thread
             first = load(x, i, count)
@@ -89,12 +94,12 @@ def lanes_kernel(
                 second = load(x, i + threads, count)
             if again:
                 third, fourth = load(x, i + 2 * threads, count), load(x, i + 3 * threads, count)
-            finish(first, i, count, words, scales, given, tensor, key)
+            finish(first, i, count, words, scales, given, tensor, chosen, key)
             if twice:
-                finish(second, i + threads, count, words, scales, given, tensor, key)
+                finish(second, i + threads, count, words, scales, given, tensor, chosen, key)
             if again:
-                finish(third, i + 2 * threads, count, words, scales, given, tensor, key)
-                finish(fourth, i + 3 * threads, count, words, scales, given, tensor, key)
+                finish(third, i + 2 * threads, count, words, scales, given, tensor, chosen, key)
+                finish(fourth, i + 3 * threads, count, words, scales, given, tensor, chosen, key)
             start += I64(cuda.gridDim.x) * threads * runs
 
     stored = stored_type(codec.element.bits, lanes.values)
@@ -125,7 +130,7 @@ def loader(kind: str, lanes: Lanes) -> Function:
 
 
 def finisher(codec: Codec, kind: str, block: int, lanes: Lanes, converts: bool) -> Function:
-    """``finish(raw, i, count, words, scales, given, tensor, key)``: scale, encode and store a run."""
+    """``finish(raw, i, count, words, scales, given, tensor, chosen, key)``: scale, encode, store a run."""
     share = block // lanes.values
     shift, others = share.bit_length() - 1, share - 1
     measure, values_of = measuring(codec, kind, lanes.values, share), floats(kind, lanes.values)
@@ -133,7 +138,7 @@ def finisher(codec: Codec, kind: str, block: int, lanes: Lanes, converts: bool) 
     encode, write = encoding(codec, lanes.values, converts), writer(codec.element.bits, lanes.values)
 
     @scalar
-    def finish(raw, i, count, words, scales, given, tensor, key):
+    def finish(raw, i, count, words, scales, given, tensor, chosen, key):
         values = values_of(raw)
         measured = measure(raw, values)
         b = I64(min(i, count - 1) >> shift)
@@ -145,6 +150,25 @@ def finisher(codec: Codec, kind: str, block: int, lanes: Lanes, converts: bool) 
             scales[b] = stored
 
     return finish
+
+
+def whole_finisher(codec: Codec, kind: str, block: int, lanes: Lanes, converts: bool) -> Function:
+    """``finish`` of a tensor that is one block, whose rule ``chosen`` is the result of."""
+    values_of, encode = floats(kind, lanes.values), encoding(codec, lanes.values, converts)
+    write = writer(codec.element.bits, lanes.values)
+
+    @scalar
+    def finish(raw, i, count, words, scales, given, tensor, chosen, key):
+        found, _, factor, limit = chosen
+        write(words, i, i < count, encode(values_of(raw), found, factor, limit, i, key))
+
+    return finish
+
+
+@scalar
+def no_choice(measured, given):
+    """Blocks have scales of their own."""
+    return ZERO, ZERO, NOTHING, ZERO
 
 
 def floats(kind: str, count: int) -> Function:

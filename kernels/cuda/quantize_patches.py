@@ -29,6 +29,7 @@ from .quantize_block import (
     magnitude,
     six_and_four,
     stored_value,
+    whole_chooser,
 )
 from .quantize_places import (
     AXES,
@@ -50,7 +51,7 @@ uses_cuda(globals())
 
 I64 = np.int64
 DOUBLE = np.float64
-NOTHING, ONE_SCALE = F(0.0), F(1.0)
+NOTHING = F(0.0)
 Function = Callable[..., Any]
 
 
@@ -178,14 +179,12 @@ def tensor_reader(codec: Codec) -> Function:
 
 def whole_scale(codec: Codec) -> Function:
     """``scale(…)`` of a tensor that is one block: the scale, which the first thread block stores."""
-    choose, combine, given_scales = chooser(codec), combiner(codec), codec.given
+    choose = whole_chooser(codec)
 
     @scalar
     def scale(x, first, n, s, most, highest, measured, given, scales, factors, limits, tensor, key):
         if cuda.threadIdx.x == 0:
-            found = combine(U(measured[0]), U(measured[1]))
-            real_scale = given[0] if given_scales else NOTHING
-            stored, factor, limit = choose(found, real_scale, ONE_SCALE, ONE_SCALE, ONE_SCALE)
+            _, stored, factor, limit = choose(measured, given)
             factors[0], limits[0] = factor, limit
             if cuda.blockIdx.x == 0:
                 scales[0] = stored

@@ -26,7 +26,7 @@ NVFP4 = scheme("nvfp4")
 CHOICES = {
     **{f"mxfp8 {rule}": scheme("mxfp8").replace(scale_rule=rule) for rule in ("floor", "ceil", "even")},
     **{f"mxfp4 {rule}": scheme("mxfp4").replace(scale_rule=rule) for rule in ("floor", "ceil", "even")},
-    **{f"nvfp4 {rule}": NVFP4.replace(scale_rule=rule) for rule in ("torchao", "four_over_six", "nearest")},
+    **{f"nvfp4 {rule}": NVFP4.replace(scale_rule=rule) for rule in ("torchao", "four_over_six", "round_up")},
     "nvfp4 stochastic": NVFP4.replace(rounding="stochastic"),
     "nvfp4 four_over_six stochastic": NVFP4.replace(scale_rule="four_over_six", rounding="stochastic"),
     "mxfp8 stochastic": scheme("mxfp8").replace(rounding="stochastic"),

@@ -1,4 +1,4 @@
-"""Kernels of quantizing: widths and kinds of elements, rules, roundings, policies, by lanes and by patches."""
+"""Kernels of quantizing: widths and kinds of elements, rules, roundings, policies; by lanes, by patches."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def lanes(
     s: QuantScheme, kind: str, how: Lanes, converts: bool = True, keyed: bool = False
 ) -> tuple[Any, ...]:
     """A kernel by lanes, with the oldest device that it is compiled for."""
-    entry = lanes_kernel, (codec_of(s), kind, s.block[-1], how, converts, keyed)
+    entry = lanes_kernel, (codec_of(s), kind, s.block[-1] if s.block else 0, how, converts, keyed)
     return (*entry, CONVERTS) if converts else entry
 
 
@@ -54,6 +54,7 @@ REPRESENTATIVES = [
     lanes(NVFP4.replace(scale_rule="torchao", rounding="stochastic"), "float32", Lanes(8), False, True),
     lanes(scheme("int8"), "float32", Lanes(4), False),
     lanes(scheme("int2"), "float16", Lanes(8), False),
+    lanes(scheme("fp8_e4m3"), "float32", Lanes(4)),
     patches(scheme("mxfp8"), "float32", transposed=True),
     patches(scheme("mxfp6_e2m3"), "bfloat16"),
     patches(scheme("nvfp4_2d"), "float32"),
@@ -75,11 +76,11 @@ def every() -> Iterator[tuple[Any, ...]]:
         s = scheme(name)
         yield patches(s, kind)
         yield patches(s, kind, transposed=True)
-        if s.block is None or len(s.block) > 1:
+        if s.block is not None and len(s.block) > 1:
             continue
         for rounding, converts in product(("nearest", "stochastic"), (False, True)):
             drawn = s.replace(rounding=rounding)
-            counts = [n for n in counts_of(codec_of(drawn), kind) if s.block[0] % n == 0]
+            counts = [n for n in counts_of(codec_of(drawn), kind) if s.block is None or s.block[0] % n == 0]
             for count in counts:
                 if is_storable(s.element_bits, count):
                     yield lanes(drawn, kind, Lanes(count), converts, rounding != "nearest")

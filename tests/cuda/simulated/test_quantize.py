@@ -106,6 +106,11 @@ LANES = {
     "stochastic8": scheme("mxfp8").replace(rounding="stochastic8"),
     "stochastic e3m2": scheme("mxfp6_e3m2").replace(rounding="stochastic"),
     "stochastic saturating": scheme("mxfp4").replace(rounding="stochastic", nonfinite="saturate"),
+    "fp8_e4m3": scheme("fp8_e4m3"),
+    "int8 of the tensor": QuantScheme("int8", None),
+    "saturating tensor": QuantScheme("e4m3", None, nonfinite="saturate"),
+    "stochastic tensor": QuantScheme("int4", None, "f16", rounding="stochastic"),
+    "mean of the tensor": QuantScheme("int8", None, calibration="abs_mean"),
     "a wide block": QuantScheme("e2m1", (64,), "ue8m0"),
     "a narrow block": QuantScheme("e2m1", (8,), "f16"),
 }
@@ -113,6 +118,8 @@ LANES = {
 
 def lane_values(s: QuantScheme) -> np.ndarray:
     """Blocks of usual values, of zeros, ties, ends of the range, NaN and infinity."""
+    if s.block is None:
+        return values((7, 64), finite=s.nonfinite != "saturate")
     n = max(s.block[-1] * 2, 64)
     x = values((7, n), seed=3)
     x[1] = 0.0
@@ -134,7 +141,7 @@ def test_lanes_have_the_bytes_of_the_cpu(name: str, dtype: str) -> None:
     s = LANES[name]
     with np.errstate(over="ignore"):
         x = lane_values(s).astype(dtype)
-    assert plan_of(x, codec_of(s), s.block, True, False).by_words
+    assert plan_of(x, codec_of(s), s.block or (), True, False).by_words
     assert_equal_bytes(x, s, DRAW if s.rounding != "nearest" else None)
 
 
