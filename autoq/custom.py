@@ -10,10 +10,11 @@ from typing import Any
 import numpy as np
 
 from autoq.context import current
+from autoq.devices import beside, is_array, on_gpu, to_device
 from autoq.errors import ArgumentError, DTypeError, GradientError, ShapeError
 from autoq.storage import QTensor
 from autoq.storage.rewrite import rewritten
-from autoq.tape.apply import as_operand, decoded, encoded
+from autoq.tape.apply import as_operand, decoded, encoded, one_device
 from autoq.tape.function import function
 from autoq.tape.op import Op, register
 from autoq.tape.plan import make_plan
@@ -40,7 +41,9 @@ def custom_op(
     Args:
         forward: The function, where this is not used with arguments as a decorator. Positional parameters
             are its operands and arrive as float32 or float64 arrays, packed ones decoded; keyword-only
-            parameters are static arguments. It returns one array.
+            parameters are static arguments. It returns one array. Tensors on a GPU arrive as CuPy arrays,
+            which NumPy's functions take; where it is element-wise, it may be compiled to a kernel there at
+            its first call, so that it should depend on its arguments alone.
         vjp: A gradient rule for each operand by name, or a sentence that says why that operand has none; the
             rule itself where there is one operand. A rule is called as ``rule(F, g, ...)``: see
             ``add_an_op`` in the docs. ``F(op)`` is another custom op.
@@ -124,16 +127,22 @@ def _none(name: str, operand: str, reason: str) -> Callable[..., Any]:
 
 
 def _checked(name: str, forward: Callable[..., Any]) -> Callable[..., Any]:
-    """The function, with an error where it returns something that isn't numbers."""
+    """The function, with an error where it returns something that isn't numbers.
+
+    What it made on the CPU for operands on a GPU is copied to them.
+    """
 
     @functools.wraps(forward)
     def run(*arrays: Any, **static: Any) -> Any:
         value = forward(*arrays, **static)
-        if isinstance(value, np.ndarray | np.generic | float | int) and np.asarray(value).dtype.kind != "O":
-            return value
+        if isinstance(value, np.generic | float | int) or is_array(value):
+            found = value if on_gpu(value) else np.asarray(value)
+            if found.dtype.kind != "O":
+                place = next((x for x in arrays if on_gpu(x)), None)
+                return value if place is None else beside(found, place)
         raise DTypeError(
             f"custom op {name} returned a {type(value).__name__}.",
-            "one NumPy array of numbers",
+            "one array of numbers",
             "Return the array; work on tensors outside of custom ops.",
         )
 
@@ -158,10 +167,16 @@ class ResolvedOutput:
         <AutodiffQTensor (1, 32) mxfp8>
     """
 
-    __slots__ = ("_target", "compute", "tensor_type")
+    __slots__ = ("_device", "_target", "compute", "tensor_type")
 
-    def __init__(self, tensor_type: TensorType, compute: np.dtype[Any], target: Tensor | None = None) -> None:
-        self.tensor_type, self.compute, self._target = tensor_type, compute, target
+    def __init__(
+        self,
+        tensor_type: TensorType,
+        compute: np.dtype[Any],
+        target: Tensor | None = None,
+        device: str = "cpu",
+    ) -> None:
+        self.tensor_type, self.compute, self._target, self._device = tensor_type, compute, target, device
 
     @classmethod
     def of(cls, *inputs: Any, out_dtype: Any = None, accumulates: bool = False) -> ResolvedOutput:
@@ -179,11 +194,12 @@ class ResolvedOutput:
         context = current()
         dtype = None if out_dtype is None else as_dtype(out_dtype)
         found, compute, _ = make_plan(_UNTAPED, operands, dtype, context.resolution)
-        return cls(found, float64 if accumulates and context.exact else compute)
+        device = one_device(_UNTAPED, operands) if any(isinstance(x, Tensor) for x in operands) else "cpu"
+        return cls(found, float64 if accumulates and context.exact else compute, device=device)
 
     def written_into(self, target: Tensor) -> ResolvedOutput:
         """The same, for a result that replaces values of ``target`` and keeps its dtype and flag (S12)."""
-        return ResolvedOutput(target.tensor_type, self.compute, target)
+        return ResolvedOutput(target.tensor_type, self.compute, target, target.device)
 
     @property
     def dtype(self) -> Any:
@@ -193,7 +209,8 @@ class ResolvedOutput:
     def read(self, x: Any) -> Any:
         """An operand as an array of ``compute``; no copy where it is one already. Read only.
 
-        Bool arrays and Python numbers stay what they are.
+        Bool arrays and Python numbers stay what they are. Arrays on a GPU can't be marked read-only: copy
+        them before you write into them.
         """
         array = decoded(as_operand(x), self.compute)
         if isinstance(array, np.ndarray) and array.dtype != bool_:
@@ -204,6 +221,8 @@ class ResolvedOutput:
     def write(self, array: Any) -> Tensor:
         """An array as a new, untracked tensor of the resolved type, with S13's exceptions.
 
+        It is on the device of the operands; an array that is elsewhere is copied there.
+
         After ``written_into``, the target's shape is asked for, blocks in which nothing changed keep their
         bits, and scales of the whole tensor stay, so that values beyond them saturate.
 
@@ -211,11 +230,12 @@ class ResolvedOutput:
             DTypeError: Not an array of numbers.
             ShapeError: After ``written_into``, another shape than the target's.
         """
-        value = np.asarray(array)
+        value = array if is_array(array) else np.asarray(array)
         if value.dtype.kind not in "biuf" and value.dtype.name != "bfloat16":
             raise DTypeError(
                 f"write of a {value.dtype} array.", "an array of numbers", "Convert it to floats first."
             )
+        value = to_device(value, self._device)
         if self._target is None:
             if value.dtype.kind in "biu" and self.tensor_type.is_quantized:
                 value = value.astype(self.compute)

@@ -1,10 +1,12 @@
-"""The error function on NumPy arrays, by rational Chebyshev approximation."""
+"""The error function on arrays, by rational Chebyshev approximation."""
 
 from __future__ import annotations
 
 from typing import Any
 
 import numpy as np
+
+from autoq.devices import is_array
 
 # W. J. Cody, "Rational Chebyshev approximations for the error function", Mathematics of Computation 23
 # (1969), 631-637; digits as in his CALERF (netlib.org/specfun/erf). Highest power first.
@@ -51,7 +53,7 @@ def erf(x: Any) -> Any:
     """
     if hasattr(x, "erf"):  # a symbol, which stands for an array where kernels are made
         return x.erf()
-    x = np.asarray(x)
+    x = x if is_array(x) else np.asarray(x)
     if x.dtype not in (np.float32, np.float64):
         x = x.astype(np.float64)
     size = np.minimum(np.abs(x), _ONE)

@@ -110,7 +110,8 @@ def given_scales(scales: Any, grid: Shape, scheme: QuantScheme, x: Array) -> tup
             "Pass one scale a block, or a single one for all.",
         )
     xp = array_namespace(given)
-    whole = xp.broadcast_to(as_float32(given).reshape(given.shape or (1,) * len(grid)), grid)
+    shape = grid if given.shape == grid else (1,) * len(grid)
+    whole = xp.broadcast_to(as_float32(given).reshape(shape), grid)
     return xp.ascontiguousarray(whole), amax
 
 

@@ -85,7 +85,8 @@ def test_large_packed_operands_run_tile_by_tile() -> None:
         sizes.append(x.size)
         return x + 0.0
 
-    q = aq.tensor(RNG.standard_normal((512, 512)).astype(np.float32)).quantize(aq.mxfp8)
+    x = RNG.standard_normal((512, 512)).astype(np.float32)
+    q = aq.tensor(x, device="cpu").quantize(aq.mxfp8)  # a GPU takes all at once
     assert seen(q).qtensor.same_bits((q + 0.0).qtensor)
     assert len(sizes) > 1
     assert max(sizes) <= 1 << 16
@@ -108,6 +109,14 @@ def test_arrays_and_static_arguments_reach_the_function_as_documented() -> None:
     assert got["x"] == got["y"] == np.float64
     with pytest.raises(aq.errors.GradientError, match="only looked at"):
         affine(x.detach(), x, scale=1.0).sum().backward()
+
+
+def test_numbers_and_arrays_of_the_host_that_a_forward_returns_are_beside_its_operands(device: str) -> None:
+    x = aq.tensor([1.0, 2.0], device=device)
+    for returned in (2.5, np.float32(2.5), np.full(2, 2.5, np.float32)):
+        out = aq.custom_op(lambda x, returned=returned: returned, not_differentiable="a test", name="made")(x)
+        assert out.device == device
+        assert np.all(out.numpy() == 2.5)
 
 
 def test_a_rule_calls_another_custom_op_to_any_order() -> None:
