@@ -96,6 +96,7 @@ def test_copies_of_a_model_with_its_optimizer_train_on_their_own():
     model[1].weight = model[0].weight
     optimizer = optim.Adam(model.parameters())
     for twin, other in (copy.deepcopy((model, optimizer)), pickle.loads(pickle.dumps((model, optimizer)))):
+        twin.to(model[0].weight.device)  # pickles come back on the CPU
         assert twin[0].weight is twin[1].weight
         before = model[0].weight.numpy().copy()
         twin(tensor(2, 4)).sum().backward()
