@@ -75,11 +75,7 @@ def quantize(
     if codec.rounding == "nearest":
         draw = NO_DRAW
     elif draw is None:
-        raise ArgumentError(
-            f"rounding {codec.rounding!r} without random numbers",
-            "draw=(seed, stream) or a key on the device",
-            "Pass a draw.",
-        )
+        raise no_draw(codec)
     if x.size == 0:
         return
     keyed, aligned = is_keyed(draw), is_aligned(x) and is_aligned(words)
@@ -90,6 +86,15 @@ def quantize(
     if plan is None:
         raise too_many_axes(extents)
     run(plan, x, words, scales, tensor_scale, measure_of(x, codec, extents, given_amax), given, draw)
+
+
+def no_draw(codec: Codec) -> ArgumentError:
+    """The error for stochastic rounding without random numbers."""
+    return ArgumentError(
+        f"rounding {codec.rounding!r} without random numbers",
+        "draw=(seed, stream) or a key on the device",
+        "Pass a draw.",
+    )
 
 
 def run(

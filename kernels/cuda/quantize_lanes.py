@@ -102,9 +102,14 @@ def lanes_kernel(
                 finish(fourth, i + 3 * threads, count, words, scales, given, tensor, chosen, key)
             start += I64(cuda.gridDim.x) * threads * runs
 
+    return quantize, signature(codec, lanes)
+
+
+def signature(codec: Codec, lanes: Lanes) -> tuple[str, ...]:
+    """The types of the kernel's parameters."""
     stored = stored_type(codec.element.bits, lanes.values)
     pointers = ("uint32*", stored, scale_pointer(codec), "float32*", "uint32*")
-    return quantize, (*pointers, "float32", "int32", "float32*", *DRAW, "int64")
+    return (*pointers, "float32", "int32", "float32*", *DRAW, "int64")
 
 
 def loader(kind: str, lanes: Lanes) -> Function:

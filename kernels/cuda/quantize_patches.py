@@ -107,6 +107,14 @@ def words_of(codec: Codec, patch: Five) -> tuple[Five, int]:
     return sizes, math.prod(sizes)
 
 
+@scalar
+def note(most, highest, b, finite, top):
+    """Make a block's magnitudes in shared memory at least these."""
+    cuda.atomic.max(most, b, finite)
+    if top >= INFINITY:
+        cuda.atomic.max(highest, b, top)
+
+
 def measuring(codec: Codec, kind: str, extents: Five, patch: Five, fast: int) -> Function:
     """``measure(x, first, n, s, most, highest)``: the magnitudes of a patch's blocks."""
     if codec.calibration == "abs_mean":
@@ -121,12 +129,6 @@ def measuring(codec: Codec, kind: str, extents: Five, patch: Five, fast: int) ->
     )
     # A word whose values share a block is one update.
     together = 32 % bits_ == 0 and extents[4] % (32 // bits_) == 0
-
-    @scalar
-    def note(most, highest, b, finite, top):
-        cuda.atomic.max(most, b, finite)
-        if top >= INFINITY:
-            cuda.atomic.max(highest, b, top)
 
     @scalar
     def measure(x, first, n, s, most, highest):
