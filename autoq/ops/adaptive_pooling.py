@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from autoq.devices import array_namespace
 from autoq.errors import ShapeError
 from autoq.ops.axes import Shape, along
 from autoq.ops.samples import moved
@@ -73,7 +74,7 @@ def bin_means(x: Any, *, sizes: Shape) -> Any:
         x = np.moveaxis(x, axis, 0)
         bins = [along(np.add.reduce, x[a:b], axis=0) / (b - a) for a, b in _bins(x.shape[0], count)]
         x = np.moveaxis(np.stack(bins), 0, axis)
-    return np.ascontiguousarray(x)
+    return array_namespace(x).ascontiguousarray(x)
 
 
 def bin_spread(x: Any, *, sizes: Shape) -> Any:
@@ -88,11 +89,11 @@ def bin_spread(x: Any, *, sizes: Shape) -> Any:
     """
     for axis, extent in zip(range(-len(sizes), 0), sizes, strict=True):
         x = np.moveaxis(x, axis, 0)
-        out = np.zeros((extent, *x.shape[1:]), x.dtype)
+        out = array_namespace(x).zeros((extent, *x.shape[1:]), x.dtype)
         for value, (a, b) in zip(x, _bins(extent, x.shape[0]), strict=True):
             out[a:b] += value / (b - a)
         x = np.moveaxis(out, 0, axis)
-    return np.ascontiguousarray(x)
+    return array_namespace(x).ascontiguousarray(x)
 
 
 def _bins(extent: int, count: int) -> list[tuple[int, int]]:

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from autoq.devices import array_namespace, beside, to_host
+from autoq.devices import array_namespace, beside, on_gpu, to_host
 from autoq.errors import ArgumentError, ShapeError
 from autoq.ops.axes import Axis, Shape, axis_tuple, check_axes, one_axis
 from autoq.ops.samples import moved
@@ -37,7 +37,12 @@ def repeat(x: Any, *, repeats: Any, axis: int | None = None) -> Any:
     if axis is not None:
         axis = one_axis("repeat", axis, np.shape(x))
     counts = _counts(repeats, np.shape(x), axis)
-    return np.repeat(x, int(counts.item()) if counts.size == 1 else beside(counts, x), axis)
+    if counts.size == 1:
+        return np.repeat(x, int(counts.item()), axis)
+    if not on_gpu(x):
+        return np.repeat(x, counts, axis)
+    # How long the result is is known here; CuPy would ask the GPU.
+    return x.take(beside(np.repeat(np.arange(counts.size), counts), x), axis)
 
 
 def _counts(repeats: Any, shape: Shape, axis: int | None) -> Any:

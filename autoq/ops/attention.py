@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from autoq.devices import on_gpu
+from autoq.devices import array_namespace, beside, on_gpu
 from autoq.errors import ArgumentError, DTypeError, ShapeError
 from autoq.ops.arguments import array, number, whole
 from autoq.ops.axes import Shape
 from autoq.ops.samples import Case
 from autoq.random import Draw
 from autoq.tape.apply import apply
+from autoq.tape.beside import held
 from autoq.tape.namespace import RAW, RAW_ON_DEVICE
 from autoq.tape.op import Op, register
 
@@ -93,7 +94,7 @@ def attention(
     F = RAW_ON_DEVICE if on_gpu(q) else RAW
     scores = F.matmul(q.reshape(_grouped(q.shape, k.shape)), np.swapaxes(np.expand_dims(k, -3), -1, -2))
     scores *= _scale(q.shape, scale)
-    weights = F.softmax(scores, axis=-1, mask=_mask(q.shape, k.shape, mask, causal))
+    weights = F.softmax(scores, axis=-1, mask=_mask(q, q.shape, k.shape, mask, causal))
     if rate and draw is not None:
         weights = F.dropout(weights, rate=rate, draw=draw)
     y = F.matmul(weights, np.expand_dims(v, -3)).reshape(*q.shape[:-1], v.shape[-1])
@@ -163,13 +164,13 @@ def _scale(q: Shape, scale: float | None) -> float:
     return 1.0 / math.sqrt(q[-1] or 1) if scale is None else number(_NAME, "scale", scale)
 
 
-def _mask(q: Shape, k: Shape, mask: Any, causal: bool) -> Any:
-    """The mask of the grouped scores, or None if no key is left out."""
+def _mask(other: Any, q: Shape, k: Shape, mask: Any, causal: bool) -> Any:
+    """The mask of the grouped scores on the device of another array, or None if no key is left out."""
     queries, keys = q[-2], k[-2]
-    allowed = np.tri(queries, keys, keys - queries, dtype=bool) if causal else None
+    allowed = array_namespace(other).tri(queries, keys, keys - queries, dtype=bool) if causal else None
     if mask is None:
         return allowed
-    mask = array(_NAME, "mask", mask)
+    mask = beside(array(_NAME, "mask", mask), other)
     if mask.dtype != np.bool_:
         raise DTypeError(
             f"{_NAME}: a mask of {mask.dtype}.",
@@ -213,7 +214,7 @@ def _weights(F: Any, q: Any, k: Any, form: _Form) -> tuple[Any, Any, Any]:
     """Queries and keys in groups, and the weights before dropout."""
     queries, keys = F.reshape(q, shape=_grouped(q.shape, k.shape)), F.expand_dims(k, axis=-3)
     scores = F.matmul(queries, F.matrix_transpose(keys)) * _scale(q.shape, form.scale)
-    mask = _mask(q.shape, k.shape, form.mask, form.causal)
+    mask = _mask(held(q), q.shape, k.shape, form.mask, form.causal)
     return queries, keys, F.softmax(scores, axis=-1, mask=mask)
 
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from autoq.devices import on_gpu
 from autoq.ops.samples import moved
 from autoq.tape.op import Op, register
 
@@ -17,8 +18,18 @@ def sum_blocks(x: Any, *, extents: Sequence[int]) -> Any:
         if extent == 0 or extent >= n:
             x = x.sum(axis=axis, keepdims=True) if n or not extent else x
         elif extent > 1:
-            x = np.add.reduceat(x, np.arange(0, n, extent), axis=axis)
+            x = _summed(x, axis, extent)
     return x
+
+
+def _summed(x: Any, axis: int, extent: int) -> Any:
+    """The sums of so many neighbours along an axis, the last ones of those that are left."""
+    n = x.shape[axis]
+    if not on_gpu(x):
+        return np.add.reduceat(x, np.arange(0, n, extent), axis=axis)
+    widths = [(0, -n % extent if i == axis else 0) for i in range(x.ndim)]
+    whole = np.pad(x, widths)
+    return whole.reshape(*x.shape[:axis], -1, extent, *x.shape[axis + 1 :]).sum(axis=axis + 1)
 
 
 def spread_blocks(x: Any, *, extents: Sequence[int], shape: tuple[int, ...]) -> Any:

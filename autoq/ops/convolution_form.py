@@ -12,11 +12,14 @@ from typing import Any
 
 import numpy as np
 
+from autoq.devices import array_namespace, on_gpu
 from autoq.ops.axes import Shape, along
 from autoq.ops.windows import Padding, Windows, added_back, padded, strided, windows
+from autoq.tape.namespace import RAW_ON_DEVICE
 from autoq.tape.op import Op, register
 
 _CHUNK = 1 << 19  # values of windows that are laid out at a time: two megabytes
+_CHUNK_ON_GPU = 1 << 27  # where each chunk is a few launches, and memory is plenty: half a gigabyte
 
 
 def convolve(x: Any, w: Any, *, stride: Shape, padding: Padding, dilation: Shape, groups: int) -> Any:
@@ -33,9 +36,9 @@ def convolve(x: Any, w: Any, *, stride: Shape, padding: Padding, dilation: Shape
     """
     at = windows("convolve", x.shape[2:], w.shape[2:], stride, padding, dilation)
     filters = _filters(w, groups)
-    out = np.empty((x.shape[0], *filters.shape[:2], math.prod(at.out)), x.dtype)
+    out = array_namespace(x).empty((x.shape[0], *filters.shape[:2], math.prod(at.out)), x.dtype)
     for rows in _chunks(x, at):
-        np.matmul(filters, _columns(x[rows], at, groups), out=out[rows])
+        _multiply(filters, _columns(x[rows], at, groups), out[rows])
     return out.reshape(x.shape[0], w.shape[0], *at.out)
 
 
@@ -57,9 +60,9 @@ def convolve_input(
     filters = np.swapaxes(_filters(w, groups), 1, 2)
     n, channels = y.shape[0], w.shape[1] * groups
     y = y.reshape(n, groups, w.shape[0] // groups, math.prod(at.out))
-    out = np.empty((n, channels, *sizes), y.dtype)
+    out = array_namespace(y).empty((n, channels, *sizes), y.dtype)
     for rows in _chunks(out, at):
-        columns = np.matmul(filters, y[rows])
+        columns = _product(filters, y[rows])
         lead = (columns.shape[0], channels)
         out[rows] = added_back(columns.reshape(*lead, *at.kernel, *at.out), at, lead)
     return out
@@ -82,11 +85,24 @@ def convolve_weight(
     at = windows("convolve_weight", x.shape[2:], kernel, stride, padding, dilation)
     (n, channels), m = x.shape[:2], y.shape[1]
     y = y.reshape(n, groups, m // groups, math.prod(at.out))
-    total = np.zeros((groups, m // groups, channels // groups * math.prod(kernel)), x.dtype)
+    total = array_namespace(x).zeros((groups, m // groups, channels // groups * math.prod(kernel)), x.dtype)
     for rows in _chunks(x, at):
         columns = np.swapaxes(_columns(x[rows], at, groups), 2, 3)
-        total += along(np.add.reduce, np.matmul(y[rows], columns), axis=0)
+        total += along(np.add.reduce, _product(y[rows], columns), axis=0)
     return total.reshape(m, channels // groups, *kernel)
+
+
+def _product(a: Any, b: Any) -> Any:
+    """``a @ b``; on a GPU by the product of the ops, in the precision of the context."""
+    return RAW_ON_DEVICE.matmul(a, b) if on_gpu(a) else np.matmul(a, b)
+
+
+def _multiply(a: Any, b: Any, out: Any) -> None:
+    """The same into an array."""
+    if on_gpu(a):
+        out[...] = RAW_ON_DEVICE.matmul(a, b)
+    else:
+        np.matmul(a, b, out=out)
 
 
 def _filters(weight: Any, groups: int) -> Any:
@@ -104,7 +120,7 @@ def _columns(x: Any, at: Windows, groups: int) -> Any:
 def _chunks(x: Any, at: Windows) -> Iterator[slice]:
     """Runs of samples whose windows stay within a bound of memory."""
     each = math.prod(x.shape[1:2]) * math.prod(at.kernel) * math.prod(at.out)
-    step = max(1, _CHUNK // max(each, 1))
+    step = max(1, (_CHUNK_ON_GPU if on_gpu(x) else _CHUNK) // max(each, 1))
     return (slice(i, i + step) for i in range(0, x.shape[0], step))
 
 

@@ -9,6 +9,7 @@ import numpy as np
 
 from autoq import dtypes
 from autoq.context import current
+from autoq.devices import is_array
 from autoq.errors import ArgumentError, DTypeError
 from autoq.schemes import QuantScheme
 from autoq.tape.apply import as_operand
@@ -179,9 +180,12 @@ def result_type(*arrays_and_dtypes: Any) -> Any:
         (dtype('float64'), dtype('int16'))
     """
     numbers = [x for x in arrays_and_dtypes if isinstance(x, NUMBERS)]
-    tensors = [as_operand(x) for x in arrays_and_dtypes if isinstance(x, Tensor | np.ndarray)]
-    given = (*NUMBERS, Tensor, np.ndarray)
-    types = [TensorType(as_dtype(x)) for x in arrays_and_dtypes if not isinstance(x, given)]
+    tensors = [as_operand(x) for x in arrays_and_dtypes if (isinstance(x, Tensor) or is_array(x))]
+    types = [
+        TensorType(as_dtype(x))
+        for x in arrays_and_dtypes
+        if not (isinstance(x, (*NUMBERS, Tensor)) or is_array(x))
+    ]
     if not tensors and not types:
         raise ArgumentError("result_type of numbers alone.", "a tensor or a dtype.", "Pass a dtype.")
     types += [x._type for x in voters(tensors)]
@@ -198,4 +202,4 @@ def result_type(*arrays_and_dtypes: Any) -> Any:
 
 def _dtype_of(x: Any) -> Any:
     """The dtype of a tensor or array, or the dtype itself."""
-    return x.dtype if isinstance(x, Tensor | np.ndarray) else as_dtype(x)
+    return x.dtype if (isinstance(x, Tensor) or is_array(x)) else as_dtype(x)

@@ -8,13 +8,15 @@ from typing import Any
 
 import numpy as np
 
+from autoq.devices import beside, two_devices
 from autoq.errors import ArgumentError, DTypeError, SchemeError, ShapeError
 from autoq.ops.blocks import spread_blocks
 from autoq.random import Draw
 from autoq.schemes import QuantScheme
 from autoq.storage import QTensor
 from autoq.storage.layout import grid_shape
-from autoq.tape.apply import apply
+from autoq.tape.apply import apply, plain
+from autoq.tape.beside import held
 from autoq.tape.casts import Estimator
 from autoq.tape.gradient import unbroadcast
 from autoq.tape.op import Op, register
@@ -145,6 +147,8 @@ def _check(name: str, learned: Tensor, x: Tensor, scheme: QuantScheme) -> None:
             "schemes with one level of f32 scales",
             "Use scheme.replace(scale='f32').",
         )
+    if learned.device != x.device:
+        raise two_devices(name, [held(learned), held(x)])
     grid = grid_shape(x.shape, scheme.extents(x.ndim))
     try:
         fits = np.broadcast_shapes(learned.shape, grid) == grid
@@ -156,6 +160,8 @@ def _check(name: str, learned: Tensor, x: Tensor, scheme: QuantScheme) -> None:
             f"a shape that broadcasts to the block grid, {grid}",
             "Use shape () for one value for all, or scheme.replace(block=...) for other blocks.",
         )
+    if learned.device != "cpu":
+        return  # a look at the values would wait for the GPU
     values = learned.numpy()
     if not (np.isfinite(values) & (values > 0)).all():
         raise ArgumentError(
@@ -183,9 +189,9 @@ def _quantize_clip(x: Any, level: Any, *, scheme: QuantScheme, draw: Draw | None
     return _stored(x, scheme, _grid(level, x, scheme) / np.float32(scheme.element_format.maximum), draw)
 
 
-def _array(x: Any) -> np.ndarray:
-    """Values that a rule takes as constants."""
-    return x.numpy() if isinstance(x, Tensor) else x
+def _array(x: Any) -> Any:
+    """Values that a rule takes as constants, on their device."""
+    return plain(x)
 
 
 def step_slopes(x: np.ndarray, step: np.ndarray, scheme: QuantScheme) -> tuple[np.ndarray, np.ndarray]:
@@ -245,7 +251,7 @@ def _step_step(F: Any, g: Any, x: Any, step: Any, scheme: QuantScheme, factor: f
     x, step = _array(x), _array(step)
     total = F.sum_blocks(g * step_slopes(x, step, scheme)[1], extents=scheme.extents(x.ndim))
     factors = step_factors(x.shape, step.shape, scheme) if factor is None else np.asarray(factor)
-    return total * factors.astype(x.dtype)
+    return total * beside(factors.astype(x.dtype), x)
 
 
 def _clip_x(F: Any, g: Any, x: Any, level: Any, scheme: QuantScheme) -> Any:

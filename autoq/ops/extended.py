@@ -14,6 +14,7 @@ from autoq.ops import layout as layout  # registers reshape
 from autoq.ops.axes import one_axis
 from autoq.ops.interchange import copied
 from autoq.tape.apply import apply, as_tensor
+from autoq.tape.beside import filled
 from autoq.tape.function import composed, sequence
 from autoq.tape.op import REGISTRY
 from autoq.tape.tensor import Tensor, tensor
@@ -189,7 +190,7 @@ def imag(x: Any) -> Tensor:
         tensor([0. 0.], float32)
     """
     x = as_tensor(x)
-    return tensor(np.zeros(x.shape, np.float32), x.dtype)
+    return tensor(filled(0.0, x.shape, np.float32, x), x.dtype, device=x.device)
 
 
 @composed

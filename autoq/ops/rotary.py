@@ -6,10 +6,12 @@ from typing import Any
 
 import numpy as np
 
+from autoq.devices import array_namespace, beside
 from autoq.errors import ShapeError
 from autoq.ops.arguments import array, number, whole
 from autoq.ops.axes import Shape
 from autoq.ops.samples import moved
+from autoq.tape.beside import held
 from autoq.tape.op import Op, register
 
 
@@ -47,9 +49,9 @@ def rope(
                 [0.5403... 0.8414...]], float32)
     """
     d = _features(x.shape, heads)
-    cos, sin = _turns(d, _positions(x.shape, positions), base, x.dtype)
+    cos, sin = _turns(d, _positions(x, x.shape, positions), base, x.dtype)
     split = x.reshape(*x.shape[:-1], x.shape[-1] // d if d else 1, d)
-    out = np.empty(split.shape, x.dtype)
+    out = array_namespace(x).empty(split.shape, x.dtype)
     first, second = (
         (slice(0, None, 2), slice(1, None, 2)) if interleaved else (slice(d // 2), slice(d // 2, None))
     )
@@ -71,11 +73,11 @@ def _features(shape: Shape, heads: int | None) -> int:
     return shape[-1] // parts
 
 
-def _positions(shape: Shape, positions: Any) -> Any:
-    """One number a position, in float64."""
+def _positions(other: Any, shape: Shape, positions: Any) -> Any:
+    """One number a position, in float64, on the device of another array."""
     if positions is None:
-        return np.arange(shape[-2], dtype=np.float64)
-    positions = array("rope", "positions", positions)
+        return array_namespace(other).arange(shape[-2], dtype=np.float64)
+    positions = beside(array("rope", "positions", positions), other)
     try:
         np.broadcast_to(positions, shape[:-1])
     except ValueError:
@@ -90,7 +92,8 @@ def _positions(shape: Shape, positions: Any) -> Any:
 def _turns(d: int, positions: Any, base: float, dtype: Any) -> tuple[Any, Any]:
     """Cosines and sines of the angles, (..., length, 1, d / 2), computed in float64."""
     base = number("rope", "base", base, above=0)
-    angles = positions[..., None, None] * base ** (-np.arange(0, d, 2) / (d or 1))
+    exponents = -array_namespace(positions).arange(0, d, 2) / (d or 1)
+    angles = positions[..., None, None] * base**exponents
     return np.cos(angles).astype(dtype), np.sin(angles).astype(dtype)
 
 
@@ -98,7 +101,7 @@ def _rope_x(
     F: Any, g: Any, x_shape: Shape, positions: Any, base: float, interleaved: bool, heads: int | None
 ) -> Any:
     """The cotangent turned back."""
-    back = -_positions(x_shape, positions)
+    back = -_positions(held(g), x_shape, positions)
     return F.rope(g, positions=back, base=base, interleaved=interleaved, heads=heads)
 
 

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from autoq.devices import array_namespace, on_gpu
 from autoq.errors import ArgumentError, ShapeError
 from autoq.ops.axes import Shape
 from autoq.tape.op import Op, register
@@ -122,6 +123,8 @@ def strided(x: Any, at: Windows) -> Any:
     jumps = [s * d for s, d in zip(inner, at.stride, strict=True)]
     shape = (*x.shape[:lead], *at.kernel, *at.out)
     strides = (*x.strides[:lead], *steps, *jumps)
+    if on_gpu(x):  # where arrays have no flag for read-only
+        return array_namespace(x).lib.stride_tricks.as_strided(x, shape, strides)
     return np.lib.stride_tricks.as_strided(x, shape, strides, writeable=False)
 
 
@@ -136,7 +139,7 @@ def slices(at: Windows) -> Iterator[tuple[Shape, tuple[Any, ...]]]:
 def added_back(columns: Any, at: Windows, lead: Shape) -> Any:
     """Values of windows (*lead, *kernel, *out) added up where they overlap, without the padding."""
     full = tuple(n + low + high for n, (low, high) in zip(at.sizes, at.padding, strict=True))
-    out = np.zeros((*lead, *full), columns.dtype)
+    out = array_namespace(columns).zeros((*lead, *full), columns.dtype)
     whole = (slice(None),) * len(lead)
     for place, index in slices(at):
         out[index] += columns[(*whole, *place)]
@@ -160,7 +163,7 @@ def unfold(
     lead = x.shape[: x.ndim - len(kernel)]
     at = windows("unfold", x.shape[len(lead) :], kernel, stride, padding, dilation)
     full = padded(x, at, fill)
-    out = np.empty((math.prod(at.kernel), *lead, *at.out), x.dtype)
+    out = array_namespace(x).empty((math.prod(at.kernel), *lead, *at.out), x.dtype)
     for row, (_, index) in zip(out, slices(at), strict=True):
         row[...] = full[index]
     return out

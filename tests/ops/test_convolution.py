@@ -95,7 +95,8 @@ def test_samples_are_laid_out_in_chunks_of_bounded_size(monkeypatch, chunk):
     whole = aq.conv2d(x, w)
     whole.sum().backward()
     grads, x.grad, w.grad = (x.grad.numpy(), w.grad.numpy()), None, None
-    monkeypatch.setattr("autoq.ops.convolution_form._CHUNK", chunk)
+    for bound in ("_CHUNK", "_CHUNK_ON_GPU"):
+        monkeypatch.setattr(f"autoq.ops.convolution_form.{bound}", chunk)
     parts = aq.conv2d(x, w)
     parts.sum().backward()
     np.testing.assert_allclose(parts.numpy(), whole.numpy(), rtol=1e-12)
