@@ -90,12 +90,17 @@ def walked(x: Any) -> tuple[tuple[Any, ...], bool]:
     """The kernel arguments of an array: itself, size, five axes; and whether values are neighbours."""
     axes = five_axes(x, (), 32)
     if axes is None:
-        x = library().ascontiguousarray(x)
+        x = contiguous(x)
         axes = five_axes(x, (), 32)
     assert axes is not None
     sizes, strides = [axis.size for axis in axes], [axis.stride for axis in axes]
     flat = x.size == sizes[-1] and strides[-1] == 1
     return (float_bits(x), x.size, *sizes, *strides), flat
+
+
+def contiguous(x: Any) -> Any:
+    """A contiguous array of the same bits: not every function of CuPy's knows bfloat16."""
+    return library().ascontiguousarray(float_bits(x)).view(x.dtype)
 
 
 def placer(flat: bool) -> Function:

@@ -12,8 +12,8 @@ import numpy as np
 
 from ...errors import ArgumentError
 from ..codec import Codec
-from .launch import SIMULATED, Kernel, current_device, device_capability, library, processors
-from .measure import mean_measured, measured
+from .launch import SIMULATED, Kernel, current_device, device_capability, processors
+from .measure import contiguous, mean_measured, measured
 from .operand import float_bits, float_kind, is_aligned, scale_bits
 from .quantize_axes import WORD_BITS, Axis, five_axes, patch_of, too_many_axes
 from .quantize_encode import CONVERTS
@@ -81,7 +81,7 @@ def quantize(
     keyed, aligned = is_keyed(draw), is_aligned(x) and is_aligned(words)
     plan = plan_of(x, codec, extents, aligned, keyed)
     if plan is None:
-        x = library().ascontiguousarray(x)
+        x = contiguous(x)
         plan = plan_of(x, codec, extents, aligned, keyed)
     if plan is None:
         raise too_many_axes(extents)
