@@ -203,7 +203,13 @@ def _by_kernel(node: Node, i: int, g: Any) -> Any:
     function = rule_on_device(node.op, i)
     if function is None:
         return NotImplemented
-    return function(g, *_arguments(node, i, {}, lambda node, k: getattr(unchanged(node, k), "_value", None)))
+    return function(g, *_arguments(node, i, {}, _stored_value))
+
+
+def _stored_value(node: Node, i: int) -> Any:
+    """A saved operand as it is stored; numbers and None stay."""
+    x = unchanged(node, i)
+    return x._value if isinstance(x, Tensor) else x
 
 
 def _recorded_step(node: Node, g: Any, grads: Gradients, owned: set[Any]) -> None:

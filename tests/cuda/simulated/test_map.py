@@ -155,6 +155,16 @@ def check_rules(op: Any, arrays: list[Any], static: dict[str, Any], g: np.ndarra
         np.testing.assert_allclose(found, rule.function(RAW, g, *read), rtol=1e-5, atol=1e-6)
 
 
+def test_a_rule_reads_numbers() -> None:
+    g, x = floats(2, 64), floats(2, 64, seed=1)
+    before = launch.launches
+    assert np.array_equal(rule_on_device(REGISTRY["mul"], 0)(g, 2.25), g * np.float32(2.25))
+    assert np.array_equal(
+        rule_on_device(REGISTRY["pow"], 0)(g, x, 3), REGISTRY["pow"].rules[0].function(RAW, g, x, 3)
+    )
+    assert launch.launches - before == 2
+
+
 def test_a_rule_reads_packed_operands() -> None:
     g, x = floats(2, 64), quantized("mxfp4", 2, 64)
     before = launch.launches
