@@ -100,7 +100,7 @@ def losses_kernel(x_side: Side, shape: Shape, smooths: bool):
                     out[row] = F(F(math.log(total)) - hit)
 
     types = *input_types(*x_side), "int64*", "int64", "float32", "float32*", "int64", "int64"
-    return losses, types, shape.threads
+    return losses, types, shape.bound(x_side)
 
 
 @kernel
@@ -168,4 +168,4 @@ def losses_gradient_kernel(x_side: Side, out_side: Side, shape: Shape, single: b
                 store(target, first + slot, rows, j, n, a, at)
 
     types = *input_types(*x_side), "int64*", "int64", "float32", "float32*", "float32*", "float32"
-    return gradient, (*types, *output_types(*out_side), "int64", "int64"), shape.threads
+    return gradient, (*types, *output_types(*out_side), "int64", "int64"), shape.bound(x_side, out_side)

@@ -39,7 +39,7 @@ def losses(
     if kinds is None:
         return False
     if rows and n:
-        shape = shape or shape_of(n, (*kinds, "float32"), 1)
+        shape = shape or shape_of(n, (*kinds, "float32"), 2)
         source = given_as(x, kinds[0], shape.size)
         made = losses_kernel(source.side, shape, smoothing != 0)
         numbers = NO_CLASS if ignored is None else ignored, float(smoothing), out, rows, n
@@ -90,7 +90,7 @@ def losses_gradient(
     if kinds is None:
         return False
     if rows and n:
-        shape = shape or shape_of(n, kinds, 1)
+        shape = shape or shape_of(n, kinds, 2)
         source, target = (given_as(a, kind, shape.size) for a, kind in zip((x, out), kinds, strict=True))
         counted = not isinstance(count, float)
         made = losses_gradient_kernel(source.side, target.side, shape, g.ndim == 0, counted)

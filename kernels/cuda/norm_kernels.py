@@ -118,7 +118,8 @@ def norm_kernel(x_side, weight_side, bias_side, out_side, shape, centered):
                 store(target, first + slot, rows, j, n, a, at)
 
     types = *input_types(*x_side), *optional(weight_side), *optional(bias_side), *output_types(*out_side)
-    return norm, (*types, "float32", "int64", "int64"), shape.threads
+    bound = shape.bound(x_side, weight_side, bias_side, out_side)
+    return norm, (*types, "float32", "int64", "int64"), bound
 
 
 def normalizer(shape: Shape, weight_side: Any) -> Function:
@@ -219,7 +220,8 @@ def norm_gradient_kernel(x_side, weight_side, g_side, out_side, shape, centered)
                 store(target, first + slot, rows, j, n, b, at)
 
     types = *input_types(*x_side), *optional(weight_side), *input_types(*g_side), *output_types(*out_side)
-    return gradient, (*types, "float32", "int64", "int64"), shape.threads
+    bound = shape.bound(x_side, weight_side, g_side, out_side)
+    return gradient, (*types, "float32", "int64", "int64"), bound
 
 
 @kernel
@@ -256,7 +258,7 @@ def weight_kernel(x_side, g_side, shape, centered):
                     parts[place + start + c * span + i] = sums[c * size + i]
 
     types = *input_types(*x_side), *input_types(*g_side), "float32*", "float32", "int64", "int64"
-    return weight, types, shape.threads
+    return weight, types, shape.bound(x_side, g_side)
 
 
 @kernel

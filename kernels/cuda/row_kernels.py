@@ -17,7 +17,7 @@ import numpy as np
 from ..bind import scalar
 from ..scalar.bits import F, bits, real
 from .chunk_writers import storer
-from .chunks import QUAD, Kind, input_types, loader, output_types
+from .chunks import QUAD, WIDE, Kind, input_types, loader, output_types
 from .compile import uses_cuda
 from .intrinsics import shuffle_xor
 from .launch import SIMULATED, kernel
@@ -28,6 +28,7 @@ uses_cuda(globals())
 Function = Callable[..., Any]
 THREADS = 32 if SIMULATED else 128
 WARP = 32
+ROOMY = 256  # threads of a block that may use all registers there are
 LOWEST, LEFT_OUT = F(np.finfo(np.float32).min), F(-np.inf)
 ZERO, UNIT = F(0.0), F(1.0)
 MASK = ("uint8*", "int64", "int64", "int64", "int64")
@@ -76,6 +77,11 @@ class Shape(NamedTuple):
     def rows(self) -> int:
         """Rows a block works on at once."""
         return self.threads // self.lanes
+
+    def bound(self, *sides: Side | None, masked: bool = False) -> int:
+        """Threads by which the assembler must limit registers; 0 where a block has room for all it uses."""
+        wide = all(side is None or side.access == WIDE for side in sides)
+        return self.threads if self.lanes > ROOMY and not (wide and self.full and not masked) else 0
 
     def load(self, side: Side, fill: float = 0.0) -> Function:
         """What reads a chunk of an operand."""
@@ -227,7 +233,7 @@ def softmax_kernel(x_side, out_side, shape, masked, log):
                 store(target, first + slot, rows, j, n, a, at)
 
     types = *input_types(*x_side), *MASK, *output_types(*out_side), "int64", "int64"
-    return softmax, types, shape.threads
+    return softmax, types, shape.bound(x_side, out_side, masked=masked)
 
 
 def multiplier(size: int, log: bool) -> Function:
@@ -315,4 +321,4 @@ def softmax_gradient_kernel(x_side, g_side, out_side, shape, masked, log):
                 store(target, first + slot, rows, j, n, b, at)
 
     types = *input_types(*x_side), *MASK, *input_types(*g_side), *output_types(*out_side)
-    return gradient, (*types, "int64", "int64"), shape.threads
+    return gradient, (*types, "int64", "int64"), shape.bound(x_side, g_side, out_side, masked=masked)

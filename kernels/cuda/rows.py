@@ -20,7 +20,8 @@ from .norm_kernels import columns_kernel, norm_gradient_kernel, norm_kernel, wei
 from .operand import Packed, float_bits, is_aligned, scale_bits
 from .row_kernels import WARP, Shape, Side, softmax_gradient_kernel, softmax_kernel
 
-MOST_LANES, USUAL, MOST = 512, 16, 64
+MOST_LANES, LONG_LANES, USUAL = 512, 256, 16
+MOST, MOST_LOOSE = 48, 8  # values that a thread holds of rows of whole chunks, and of others
 WAVES = 32
 NOTHING = (None, None, None, 0, 1)
 NO_MASK = (None, 0, 0, 1, 0)
@@ -57,7 +58,7 @@ def softmax(x: Any, out: Any, mask: Any = None, log: bool = False, shape: Shape 
     if kinds is None:
         return False
     if rows and n:
-        shape = shape or shape_of(n, kinds, 1)
+        shape = shape or shape_of(n, kinds, 1, mask is not None)
         source, target = (given_as(a, kind, shape.size) for a, kind in zip((x, out), kinds, strict=True))
         made = softmax_kernel(source.side, target.side, shape, mask is not None, log)
         kept = NO_MASK if mask is None else mask_arguments(mask, x.shape)
@@ -74,7 +75,7 @@ def softmax_gradient(
     if kinds is None:
         return False
     if rows and n:
-        shape = shape or shape_of(n, kinds, 2)
+        shape = shape or shape_of(n, kinds, 2, mask is not None)
         source, given, target = (
             given_as(a, kind, shape.size) for a, kind in zip((x, g, out), kinds, strict=True)
         )
@@ -171,14 +172,15 @@ def kinds_of(*operands: Any, out: Any = None) -> tuple[Any, ...] | None:
     return None if missing else tuple(kinds)
 
 
-def shape_of(n: int, kinds: tuple[Any, ...], arrays: int) -> Shape:
+def shape_of(n: int, kinds: tuple[Any, ...], arrays: int, masked: bool = False) -> Shape:
     """How rows of ``n`` values are spread over threads that hold so many arrays of them."""
     block = max([kind.block for kind in kinds[-1:] if isinstance(kind, Codes)], default=0)
-    return _shape(n, chunk_size(*[kind for kind in kinds if kind is not None]), arrays, block, converts())
+    size = chunk_size(*[kind for kind in kinds if kind is not None])
+    return _shape(n, size, (MOST_LOOSE if masked or n % size else MOST) // arrays, block, converts())
 
 
 @lru_cache(maxsize=4096)
-def _shape(n: int, size: int, arrays: int, block: int, converting: bool) -> Shape:
+def _shape(n: int, size: int, most: int, block: int, converting: bool) -> Shape:
     chunks, least = -(-n // size), max(block // PACKED, 1)
     if chunks <= WARP:
         lanes, held = max(1 << (chunks - 1).bit_length(), least), 1
@@ -187,8 +189,8 @@ def _shape(n: int, size: int, arrays: int, block: int, converting: bool) -> Shap
         while lanes < MOST_LANES and lanes * (USUAL // size) < chunks:
             lanes *= 2
         held = -(-chunks // lanes)
-    if held > (MOST // arrays // size if size != PACKED else 1):
-        lanes, held = MOST_LANES, 0
+    if held > (max(most // size, 1) if size != PACKED else 1):
+        lanes, held = LONG_LANES, 0
     return Shape(size, lanes, held, n == lanes * held * size, converting)
 
 

@@ -1,4 +1,4 @@
-"""Rows stay in registers: no local memory up to sm_90, no more registers than the threads of a block can have."""
+"""Rows stay in registers: no local memory up to sm_90, no more registers than a block can have."""
 
 from __future__ import annotations
 

@@ -261,21 +261,22 @@ def test_nothing_is_launched_for_nothing(shape):
 
 
 @pytest.mark.parametrize(
-    ("n", "size", "arrays", "lanes", "held"),
+    ("n", "size", "most", "lanes", "held"),
     [
-        (1, 4, 1, 1, 1),
-        (10, 4, 1, 4, 1),
-        (128, 4, 1, 32, 1),
-        (768, 4, 1, 64, 3),
-        (4096, 4, 1, 256, 4),
-        (32768, 4, 1, 512, 16),
-        (32772, 4, 1, 512, 0),
-        (16384, 4, 2, 512, 8),
-        (8192, 16, 1, 512, 1),
-        (8208, 16, 1, 512, 0),
+        (1, 4, 16, 1, 1),
+        (10, 4, 16, 4, 1),
+        (128, 4, 48, 32, 1),
+        (768, 4, 48, 64, 3),
+        (4096, 4, 48, 256, 4),
+        (24576, 4, 48, 512, 12),
+        (24580, 4, 48, 256, 0),
+        (8190, 4, 16, 512, 4),
+        (12288, 4, 24, 512, 6),
+        (8192, 16, 48, 512, 1),
+        (8208, 16, 48, 256, 0),
     ],
 )
-def test_rows_are_spread_over_threads(n, size, arrays, lanes, held):
-    shape = rows._shape(n, size, arrays, 0, True)
+def test_rows_are_spread_over_threads(n, size, most, lanes, held):
+    shape = rows._shape(n, size, most, 0, True)
     assert (shape.lanes, shape.held) == (lanes, held)
     assert not shape.full or shape.held * shape.lanes * size == n
