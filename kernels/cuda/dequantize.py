@@ -15,8 +15,8 @@ from .walk import MOST_AXES, Axis, joined, shifts
 Array = Any
 FLOATS = ("float32", "float16", "bfloat16")
 THREADS = 256
-# Values that a thread of the flat kernel reads before it writes the first, in fours, by the result's bytes.
-FLIGHT = {4: 4, 2: 4}
+# Results larger than this aren't found in the cache again: they leave it first.
+CACHED = 32 << 20
 
 # Launches by everything that decides them; an entry holds its codec, whose identity is part of the key.
 _launches: dict[tuple[Any, ...], Launch] = {}
@@ -32,6 +32,7 @@ class Launch(NamedTuple):
         blocks: Blocks to launch.
         numbers: Arguments after the arrays.
         out_type: What the simulator reads the result's memory as.
+        threads: Threads a block.
     """
 
     codec: Codec
@@ -39,6 +40,26 @@ class Launch(NamedTuple):
     blocks: int
     numbers: tuple[int, ...]
     out_type: str
+    threads: int = THREADS
+
+
+class Way(NamedTuple):
+    """How the flat kernel walks: what was fastest of those that benchmarks/gpu/dequantize.py tries.
+
+    Attributes:
+        quads: Fours of values a run.
+        flight: Runs that a thread reads before it writes the first.
+        threads: Threads a block.
+        first_out: Whether large results leave the cache first.
+    """
+
+    quads: int
+    flight: int
+    threads: int
+    first_out: bool
+
+
+WIDE, BYTES, PACKED = Way(1, 2, 512, True), Way(1, 4, 256, False), Way(2, 2, 512, True)
 
 
 def dequantize(
@@ -79,7 +100,7 @@ def dequantize(
         return
     if SIMULATED:
         words, scales, out = words.view("uint32"), _bits(scales), out.view(launch.out_type)
-    launch.kernel(launch.blocks, THREADS, words, scales, tensor_scale, out, *launch.numbers)
+    launch.kernel(launch.blocks, launch.threads, words, scales, tensor_scale, out, *launch.numbers)
 
 
 def alignment(array: Array) -> int:
@@ -137,16 +158,18 @@ def _flat(
     tiles = any(b > 1 for b in blocks[:-1])
     if tiles and not _are_flat_tiles(blocks, out):
         return None
-    size = out.dtype.itemsize
-    quads = 2 if size == 2 and not (bits == 8 and alignment(words) % 8) and _fits(2, block, out) else 1
-    if not _fits(quads, block, out):
-        return None
-    run = quads * QUAD
+    way = WIDE if out.dtype.itemsize == 4 else BYTES if bits == 8 else PACKED
+    if not _fits(way.quads, block, out):
+        way = WIDE
+        if not _fits(way.quads, block, out):
+            return None
+    run, first_out = way.quads * QUAD, way.first_out and out.nbytes > CACHED
     runs = out.size // run
-    kernel = flat_kernel(decoding(codec), out.dtype.name, converts, quads, FLIGHT[size], tiles)
+    kernel = flat_kernel(decoding(codec), out.dtype.name, converts, way.quads, way.flight, tiles, first_out)
     rows = (n // run, shifts(blocks[-2]), scales.shape[-1]) if tiles else (0, 0, 0)
     numbers = (shifts(block) - (run.bit_length() - 1), runs, *rows)
-    return Launch(codec, kernel, grid(runs, THREADS * FLIGHT[size]), numbers, vector_type(out.dtype.name))
+    launched = grid(runs, way.threads * way.flight)
+    return Launch(codec, kernel, launched, numbers, vector_type(out.dtype.name), way.threads)
 
 
 def _are_flat_tiles(blocks: tuple[int, ...], out: Array) -> bool:
