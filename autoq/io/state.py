@@ -10,6 +10,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from autoq.devices import resolve, to_device, to_host
 from autoq.errors import ArgumentError, AutoqError, DTypeError, FileFormatError
 from autoq.io.atomic import write_atomically
 from autoq.io.container import DTYPES, pack_container, unpack_container
@@ -31,6 +32,7 @@ def save(path: Path_, state: Mapping[str, Any], metadata: Mapping[str, Any] | No
     """Write a state dict into one safetensors file, as a whole or not at all.
 
     Packed tensors are stored as words, scales and tensor scale, the scheme in the metadata; none is decoded.
+    What is on a GPU is copied to the CPU first.
 
     Args:
         path: The file; an old one is replaced.
@@ -73,14 +75,21 @@ def save(path: Path_, state: Mapping[str, Any], metadata: Mapping[str, Any] | No
     write_atomically(path, pack_container(arrays, records, _json(metadata)))
 
 
-def load(path: Path_) -> dict[str, Any]:
+def load(path: Path_, *, device: str = "cpu") -> dict[str, Any]:
     """The state dict of a file: NumPy arrays, and QTensors with the very bits that were saved.
 
+    Args:
+        path: The file.
+        device: Where the arrays are to be; on a GPU they are CuPy's. Modules and optimizers take over a state
+            from any device.
+
     Raises:
+        DeviceError: The device can't be used.
         FileFormatError: For a truncated, corrupt or foreign file.
         MissingPackageError: Without safetensors.
         OSError: If the file can't be read.
     """
+    place = resolve(device)
     arrays, records, _ = unpack_container(Path(path).read_bytes(), path)
     state: dict[str, Any] = {}
     for name, record in records.items():
@@ -95,7 +104,10 @@ def load(path: Path_) -> dict[str, Any]:
             ) from error
         for part in parts:
             arrays.pop(part)
-    return {**arrays, **state}
+    if place == "cpu":
+        return {**arrays, **state}
+    moved = {name: to_device(array, place) for name, array in arrays.items()}
+    return {**moved, **{name: q.to(place) for name, q in state.items()}}
 
 
 def load_metadata(path: Path_) -> dict[str, Any]:
@@ -133,8 +145,8 @@ def load_into(model: Loadable, path: Path_) -> None:
 def _entries(name: str, value: Any) -> tuple[dict[str, np.ndarray], dict[str, Any] | None]:
     value = getattr(value, "value", value)
     if isinstance(value, QTensor):
-        return disassemble(name, value)
-    array = np.asarray(value)
+        return disassemble(name, value.to("cpu"))
+    array = to_host(value)
     if array.dtype not in [np.dtype(dtype) for dtype in DTYPES.values()]:
         raise DTypeError(
             f"save: {name!r} is {array.dtype} (a {type(value).__name__}).",

@@ -6,8 +6,10 @@ from typing import Any
 
 import numpy as np
 
+from autoq.devices import beside, on_gpu, to_host
 from autoq.errors import ShapeError
 from autoq.ops.samples import moved
+from autoq.tape.namespace import RAW_ON_DEVICE
 from autoq.tape.op import Op, register
 
 GROUP = 16
@@ -53,7 +55,7 @@ def hadamard_transposed(x: Any, *, signs: Any) -> Any:
 
 
 def _matrix(signs: Any) -> np.ndarray:
-    signs = np.asarray(signs, np.float64)
+    signs = to_host(signs).astype(np.float64)  # 16 numbers that the host makes
     if signs.shape != (GROUP,):
         raise ShapeError(
             f"hadamard: signs of shape {signs.shape}.", f"({GROUP},)", "Pass one sign a row of H16."
@@ -66,7 +68,10 @@ def _grouped(x: Any, matrix: np.ndarray) -> Any:
         raise ShapeError(
             f"hadamard: x is {x.shape}.", f"a last axis that is a multiple of {GROUP}.", "Pad it with zeros."
         )
-    return (x.reshape(*x.shape[:-1], -1, GROUP) @ matrix.astype(x.dtype)).reshape(x.shape)
+    groups, matrix = x.reshape(*x.shape[:-1], -1, GROUP), matrix.astype(x.dtype)
+    if on_gpu(x):
+        return RAW_ON_DEVICE.matmul(groups, beside(matrix, x)).reshape(x.shape)
+    return (groups @ matrix).reshape(x.shape)
 
 
 _SIGNS = np.array([1, -1, -1, 1] * 3 + [1] * 4)

@@ -32,7 +32,7 @@ def asarray(obj: Any, *, dtype: Any = None, device: str | None = None, copy: boo
     Example:
         >>> import numpy as np
         >>> a = np.ones(2)
-        >>> x = asarray(a)
+        >>> x = asarray(a, device="cpu")
         >>> a[0] = 5.0
         >>> x
         tensor([5. 1.], float64)

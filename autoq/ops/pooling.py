@@ -7,10 +7,12 @@ from typing import Any
 
 import numpy as np
 
+from autoq.devices import beside
 from autoq.errors import ArgumentError, ShapeError
 from autoq.ops.axes import Shape
 from autoq.ops.samples import distinct, moved
 from autoq.ops.windows import Padding, Sizes, Windows, padded, slices, windows
+from autoq.tape.beside import held
 from autoq.tape.op import Op, register
 
 
@@ -130,7 +132,7 @@ def _max_pool(name: str, rank: int, x: Any, kernel: Sizes, stride: Sizes | None,
     at = _windows(name, x.shape, rank, kernel, stride, padding)
     full = padded(x, at, -math.inf)
     places = [index for _, index in slices(at)]
-    out = np.array(full[places[0]], order="C")
+    out = full[places[0]].copy(order="C")
     for index in places[1:]:
         np.maximum(out, full[index], out=out)
     return out
@@ -142,10 +144,10 @@ def _avg_pool(
     at = _windows(name, x.shape, rank, kernel, stride, padding)
     full = padded(x, at)
     places = [index for _, index in slices(at)]
-    out = np.array(full[places[0]], order="C")
+    out = full[places[0]].copy(order="C")
     for index in places[1:]:
         out += full[index]
-    out /= _counts(at, count_padding, x.dtype)
+    out /= _counts(at, count_padding, x.dtype, x)
     return out
 
 
@@ -166,15 +168,15 @@ def _windows(
     return at
 
 
-def _counts(at: Windows, count_padding: bool, dtype: Any) -> Any:
-    """How many values each window's mean is of: a number, or (*out)."""
+def _counts(at: Windows, count_padding: bool, dtype: Any, other: Any) -> Any:
+    """How many values each window's mean is of: a number, or (*out) on the device of another array."""
     if count_padding or not any(low or high for low, high in at.padding):
         return float(math.prod(at.kernel))
     total = np.zeros(at.out, dtype)
     ones = padded(np.ones(at.sizes, dtype), at)
     for _, index in slices(at):
         total += ones[index]
-    return total
+    return beside(total, other)
 
 
 def _form(x_shape: Shape, rank: int, kernel: Sizes, stride: Sizes | None, padding: Padding) -> Any:
@@ -200,7 +202,7 @@ def _avg_rule(rank: int) -> Any:
         count_padding: bool,
     ) -> Any:  # fmt: skip
         at, form = _form(x_shape, rank, kernel_size, stride, padding)
-        g = F.expand_dims(g / _counts(at, count_padding, g.dtype), axis=0)
+        g = F.expand_dims(g / _counts(at, count_padding, g.dtype, held(g)), axis=0)
         spread = F.broadcast_to(g, shape=(math.prod(at.kernel), *x_shape[: len(x_shape) - rank], *at.out))
         return F.fold(spread, sizes=at.sizes, **form)
 

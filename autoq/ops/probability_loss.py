@@ -112,8 +112,9 @@ def kl_div(log_pred: Any, target: Any, *, reduction: str = "mean", log_target: b
     if log_target:
         losses = np.exp(target) * (target - log_pred)
     else:
-        gap = np.log(np.where(target == 0, 1.0, target)) - log_pred
-        losses = np.multiply(target, gap, out=np.zeros_like(gap), where=target != 0)
+        none = target == 0
+        gap = np.log(np.where(none, 1.0, target)) - log_pred
+        losses = target * np.where(none, 0.0, gap)
     if reduction == "batchmean":
         return reduced("kl_div", losses, "sum") / _batch(np.shape(losses))
     return reduced("kl_div", losses, reduction)

@@ -31,7 +31,7 @@ def sum_of_products(arrays: Sequence[Any], *, subscripts: str) -> Any:
     # With one operand NumPy may return a view of it.
     many = len(arrays) > 1
     found = np.einsum(spec.spelled, *arrays, optimize=many)
-    return found if many else np.array(found)
+    return found if many else found.copy()
 
 
 def _part(F: Any, g: Any, i: int, shapes: Sequence[Shape], arrays: Any, subscripts: str) -> Any:

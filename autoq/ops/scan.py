@@ -9,9 +9,13 @@ from typing import Any
 
 import numpy as np
 
+from autoq.devices import array_namespace, on_gpu
 from autoq.ops.axes import Axis, Shape, axis_tuple, one_axis, over_axes, restore
 from autoq.ops.samples import Case, distinct, reduced
 from autoq.tape.op import Op, register
+
+# What the running sums and products of NumPy's ufuncs are called among functions, which CuPy has.
+RUNNING = {"add": "cumsum", "multiply": "cumprod"}
 
 
 def cumulative_sum(x: Any, *, axis: int | None = None, include_initial: bool = False) -> Any:
@@ -58,7 +62,8 @@ def cumulative_prod(x: Any, *, axis: int | None = None, include_initial: bool = 
 
 def _accumulated(name: str, ufunc: np.ufunc, x: Any, axis: int | None, include_initial: bool) -> Any:
     x, axis = _along(name, x, axis)
-    y = ufunc.accumulate(x, axis=axis, dtype=None if x.dtype == np.bool_ else x.dtype)
+    running = getattr(array_namespace(x), RUNNING[ufunc.__name__]) if on_gpu(x) else ufunc.accumulate
+    y = running(x, axis=axis, dtype=None if x.dtype == np.bool_ else x.dtype)
     if not include_initial:
         return y
     first = np.full_like(y, ufunc.identity, shape=(*y.shape[:axis], 1, *y.shape[axis + 1 :]))
@@ -88,7 +93,7 @@ def cummax(x: Any, *, axis: int = -1) -> Any:
         tensor([1. 3. 3.], float32)
     """
     axis = one_axis("cummax", axis, np.shape(x))
-    return np.maximum.accumulate(x, axis=axis)
+    return _extrema(np.maximum, x, axis)
 
 
 def cummin(x: Any, *, axis: int = -1) -> Any:
@@ -107,7 +112,21 @@ def cummin(x: Any, *, axis: int = -1) -> Any:
         tensor([2. 2. 1.], float32)
     """
     axis = one_axis("cummin", axis, np.shape(x))
-    return np.minimum.accumulate(x, axis=axis)
+    return _extrema(np.minimum, x, axis)
+
+
+def _extrema(ufunc: np.ufunc, x: Any, axis: int) -> Any:
+    """``ufunc.accumulate`` of a maximum or minimum.
+
+    CuPy has none: there, extrema of 2, 4, 8, … neighbours are taken of those of half as many.
+    """
+    if not on_gpu(x):
+        return ufunc.accumulate(x, axis=axis)
+    found, n, reach = np.moveaxis(x, axis, 0).copy(), x.shape[axis], 1
+    while reach < n:
+        found[reach:] = ufunc(found[reach:], found[:-reach])
+        reach *= 2
+    return np.moveaxis(found, 0, axis)
 
 
 def extremum_so_far(x: Any, *, axis: int = -1, largest: bool = True) -> Any:
@@ -119,12 +138,13 @@ def extremum_so_far(x: Any, *, axis: int = -1, largest: bool = True) -> Any:
         largest: The maximum, else the minimum.
     """
     axis = one_axis("extremum_so_far", axis, np.shape(x))
-    found = np.moveaxis((np.maximum if largest else np.minimum).accumulate(x, axis=axis), axis, -1)
+    found = np.moveaxis(_extrema(np.maximum if largest else np.minimum, x, axis), axis, -1)
     before, after = found[..., :-1], found[..., 1:]
     risen = (before != after) & ~(np.isnan(before) & np.isnan(after))
-    first = np.zeros(found.shape, np.int64)
-    first[..., 1:] = risen * np.arange(1, max(found.shape[-1], 1))
-    return np.moveaxis(np.maximum.accumulate(first, axis=-1), -1, axis)
+    xp = array_namespace(x)
+    first = xp.zeros(found.shape, np.int64)
+    first[..., 1:] = risen * xp.arange(1, max(found.shape[-1], 1))
+    return np.moveaxis(_extrema(np.maximum, first, -1), -1, axis)
 
 
 def linear_recurrence(a: Any, b: Any, *, axis: int = -1) -> Any:
@@ -135,7 +155,7 @@ def linear_recurrence(a: Any, b: Any, *, axis: int = -1) -> Any:
         b: The shape of `a`.
         axis: The axis to go along.
     """
-    y = np.array(b)
+    y = b.copy()
     lines, factors = np.moveaxis(y, axis, 0), np.moveaxis(a, axis, 0)
     for i in range(1, len(lines)):
         lines[i] += factors[i] * lines[i - 1]

@@ -7,12 +7,13 @@ from typing import Any
 
 import numpy as np
 
-from autoq.devices import is_array
+from autoq.devices import array_namespace, beside, is_array, on_gpu
 from autoq.errors import DTypeError, IndexingError, ShapeError
 from autoq.ops.axes import Shape, one_axis
 from autoq.ops.samples import Case
 from autoq.storage.update import may_repeat, write
 from autoq.tape.apply import apply, as_tensor, plain
+from autoq.tape.beside import held
 from autoq.tape.function import composed
 from autoq.tape.op import Op, register
 from autoq.tape.tensor import Tensor
@@ -35,7 +36,7 @@ def update(target: Any, values: Any, *, index: Any, add: bool = False) -> Any:
     """
     if is_array(values):
         values = values.astype(target.dtype, copy=False)
-    new = np.array(target) if target.__class__ is np.ndarray else target.copy()
+    new = np.array(target) if not on_gpu(target) else target.copy()
     write(new, index, values, add)
     return new
 
@@ -47,19 +48,23 @@ def _update_target(F: Any, g: Any, index: Any, add: bool) -> Any:
 def _update_values(F: Any, g: Any, target_shape: Shape, index: Any, add: bool) -> Any:
     """The cotangents of the entries; of an entry set twice, only the last value has one."""
     picked = F.getitem(g, index=index)
-    stayed = None if add else _stayed(index, target_shape)
+    stayed = None if add else _stayed(held(g), index, target_shape)
     return picked if stayed is None else picked * stayed
 
 
-def _stayed(index: Any, shape: Shape) -> Any:
-    """Which of the values written at an index are still there; None if all are."""
+def _stayed(other: Any, index: Any, shape: Shape) -> Any:
+    """Which of the values written at an index are still there, where another array is; None if all are."""
     if not may_repeat(index):
         return None
-    written = np.zeros(shape, np.int64)
-    numbers = np.arange(written[index].size).reshape(written[index].shape)
-    written[index] = numbers
+    parts = index if isinstance(index, tuple) else (index,)
+    xp = array_namespace(*[part for part in parts if on_gpu(part)], np.zeros(0))
+    written = xp.zeros(shape, np.int64)
+    numbers = xp.arange(written[index].size).reshape(written[index].shape)
+    write(written, index, numbers)
     stayed = written[index] == numbers
-    return None if stayed.all() else stayed
+    if on_gpu(stayed):
+        return stayed  # whether all did would have to be read back
+    return None if stayed.all() else beside(stayed, other)
 
 
 @composed
@@ -126,7 +131,7 @@ def _scattered(
             "as many axes, extents that are equal or 1 but for the indexed axis.",
             "Slice the target, or use target.at[...].",
         )
-    grid: list[Any] = list(np.ogrid[tuple(slice(n) for n in shape)])
+    grid: list[Any] = [beside(at, places) for at in np.ogrid[tuple(slice(n) for n in shape)]]
     grid[axis] = places
     return apply("update", target, values, index=tuple(grid), add=add, out_dtype=out_dtype)
 
@@ -182,7 +187,8 @@ def masked_fill(x: Any, mask: Any, value: Any, *, out_dtype: Any = None) -> Tens
         >>> aq.masked_fill([1.0, 2.0, 3.0], [True, False, True], 0.0)
         tensor([0. 2. 0.], float32)
     """
-    x, where = as_tensor(x), np.asarray(plain(mask))
+    x, where = as_tensor(x), plain(mask)
+    where = where if on_gpu(where) else np.asarray(where)
     if where.dtype != np.bool_:
         raise DTypeError(f"masked_fill: mask is {where.dtype}.", "bool.", "Compare it: mask != 0.")
     if np.size(value) != 1:
@@ -235,7 +241,8 @@ def warn_of_masks(name: str, out: Tensor, *values: Any) -> None:
 
 def _integers(name: str, indices: Any) -> Any:
     """Positions as an array."""
-    places = np.asarray(plain(indices))
+    places = plain(indices)
+    places = places if on_gpu(places) else np.asarray(places)
     if places.dtype.kind in "iu" or not places.size:
         return places.astype(np.int64)
     raise IndexingError(f"{name}: indices are {places.dtype}.", "integers.", "Cast them with astype.")

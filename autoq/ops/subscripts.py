@@ -8,8 +8,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from autoq.devices import array_namespace
 from autoq.errors import ArgumentError, ShapeError
 from autoq.ops.axes import Shape
+from autoq.tape.beside import held
 
 _FORM = "letters for the axes of each operand, commas between, '->' and the result's letters: 'ij,jk->ik'"
 
@@ -56,7 +58,8 @@ class Subscripts(NamedTuple):
             if letter in own[:place]:  # a diagonal was taken: what is off it gets nothing
                 fresh = free.pop()
                 labels.append(letter + fresh)
-                operands.append(np.eye(self.sizes[letter], dtype=g.dtype))
+                array = held(g)
+                operands.append(array_namespace(array).eye(self.sizes[letter], dtype=g.dtype))
                 result += fresh
                 reached.add(letter)
             else:

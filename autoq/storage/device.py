@@ -156,6 +156,26 @@ def add_at(x: Array, index: Any, values: Any) -> None:
                 x[...] = whole.reshape(x.shape)
 
 
+def set_at(x: Array, index: Any, values: Any) -> None:
+    """Set entries at an index that may name one several times: as in NumPy, the last value stays.
+
+    A GPU writes in any order, so every value for an entry is first made the last one.
+
+    Args:
+        x: A CuPy array; changed.
+        index: As of ``x[index]``.
+        values: A CuPy array that broadcasts to ``x[index]``.
+    """
+    xp = array_namespace(x)
+    with using_device(device_of(x)):
+        places = xp.arange(x.size).reshape(x.shape)[index]
+        flat = places.reshape(-1)
+        order = xp.argsort(flat, kind="stable")
+        last = order[xp.searchsorted(flat[order], flat, side="right") - 1]
+        given = xp.broadcast_to(values, places.shape).reshape(-1)
+        x[index] = given[last].reshape(places.shape)
+
+
 def _add_integers(x: Array, index: Any, values: Any) -> None:
     """The same for integers: in two's complement sums in uint64, which CuPy has, are those in int64."""
     xp = array_namespace(x)

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from ..devices import beside, is_array, on_gpu
+from ..devices import array_namespace, beside, is_array, on_gpu
 from ..errors import ArgumentError, IndexingError, ShapeError
 from . import device
 from .axes import check_index
@@ -52,6 +52,9 @@ def write(x: Array, index: Any, values: Any, add: bool = False) -> None:
         >>> x.tolist()
         [2.0, 0.0, 0.0]
     """
+    if on_gpu(x) and _is_filling(x, index, values):
+        _fill(x, index, values, add)
+        return
     entries = _entries(x, index)
     try:
         if is_array(values) or np.ndim(values):
@@ -61,6 +64,8 @@ def write(x: Array, index: Any, values: Any, add: bool = False) -> None:
             add_at(x, index, values)
         elif add:
             x[index] = entries + values
+        elif on_gpu(values) and may_repeat(index):
+            device.set_at(x, index, values)
         else:
             x[index] = values
     except OverflowError as error:
@@ -73,6 +78,19 @@ def write(x: Array, index: Any, values: Any, add: bool = False) -> None:
             "values that broadcast to the entries",
             "Reshape the values, or pick other entries.",
         ) from None
+
+
+def _is_filling(x: Array, index: Any, values: Any) -> bool:
+    """Whether one float goes to wherever a mask of all entries is true."""
+    mask = is_array(index) and index.dtype == np.bool_ and index.shape == x.shape
+    return bool(mask and x.dtype.kind not in "biu" and np.ndim(values) <= 1 and np.size(values) == 1)
+
+
+def _fill(x: Array, mask: Any, value: Any, add: bool) -> None:
+    """The same on a GPU, which need not count the entries then."""
+    xp = array_namespace(x)
+    value = beside(value, x).reshape(()) if is_array(value) or np.ndim(value) else value
+    x[...] = xp.where(beside(mask, x), x + value if add else value, x)
 
 
 def add_at(x: Array, index: Any, values: Any) -> None:

@@ -187,15 +187,21 @@ def test_masks_and_integer_arrays_as_indices():
     np.testing.assert_array_equal(x.numpy(), np.where(values > 0, 0, values))
 
 
-def test_dlpack_hands_over_the_same_memory():
+def test_dlpack_hands_over_the_same_memory(device):
     # __dlpack__, __dlpack_device__
     x = aq.asarray(data("float32"))
-    assert x.__dlpack_device__() == (1, 0)
-    array_ = np.from_dlpack(x)
-    assert np.shares_memory(array_, x.numpy())
+    assert x.__dlpack_device__() == ((1, 0) if device == "cpu" else (2, 0))
     assert aq.from_dlpack(x).shares_memory(x)
     assert not aq.from_dlpack(x, copy=True).shares_memory(x)
-    assert aq.from_dlpack(x, copy=False, device="cpu").shares_memory(x)
+    assert aq.from_dlpack(x, copy=False, device=device).shares_memory(x)
+    if device != "cpu":
+        with pytest.raises(aq.errors.ArgumentError, match="cuda, to cpu"):
+            aq.from_dlpack(x, copy=False, device="cpu")
+
+
+def test_dlpack_hands_numpy_the_memory_of_the_cpu():
+    x = aq.asarray(data("float32"), device="cpu")
+    assert np.shares_memory(np.from_dlpack(x), x.numpy())
 
 
 def test_dlpack_refuses_what_it_cannot_hand_over():

@@ -9,7 +9,8 @@ import pytest
 
 import autoq as aq
 from autoq import io, nn
-from autoq.errors import ArgumentError, DTypeError, FileFormatError, StateError
+from autoq.devices import device_of, to_host
+from autoq.errors import ArgumentError, DeviceError, DTypeError, FileFormatError, StateError
 
 SHAPES = [(5, 70), (3,), (2, 3, 64), (0, 32), (4, 0)]
 
@@ -100,7 +101,27 @@ def test_tensors_are_saved_as_what_they_store(tmp_path):
     x = aq.tensor(values(4, 32), requires_grad=True)
     loaded = round_trip(tmp_path, {"x": x, "q": x.quantize(aq.nvfp4)})
     np.testing.assert_array_equal(loaded["x"], x.numpy())
-    assert loaded["q"].same_bits(x.quantize(aq.nvfp4).value)
+    assert loaded["q"].same_bits(x.quantize(aq.nvfp4).value.to("cpu"))
+
+
+def test_a_state_is_loaded_to_a_device(tmp_path, device):
+    q, path = packed("nvfp4", 4, 32), tmp_path / "state.safetensors"
+    io.save(path, {"x": aq.tensor(values(4, 32)), "q": q.to(device), "n": aq.tensor(3)})
+    loaded = io.load(path, device=device)
+    assert [device_of(loaded[name]) for name in ("x", "n")] == [device, device]
+    assert loaded["q"].device == device
+    assert loaded["q"].to("cpu").same_bits(q)
+    np.testing.assert_array_equal(to_host(loaded["x"]), values(4, 32))
+    with pytest.raises(DeviceError):
+        io.load(path, device="mars")
+
+
+def test_a_model_on_a_device_is_saved_and_loaded(tmp_path, device):
+    a, b = (nn.Linear(32, 8, rng=aq.Generator(seed)).to(device) for seed in (0, 1))
+    io.save(tmp_path / "model.safetensors", a.state_dict())
+    io.load_into(b, tmp_path / "model.safetensors")
+    assert b.weight.device == device
+    np.testing.assert_array_equal(a.weight.numpy(), b.weight.numpy())
 
 
 def test_loaded_arrays_can_be_written_to(tmp_path):
