@@ -41,14 +41,8 @@ MORE = [
 OTHERS = ("mxfp8_2d", "nvfp4_2d", "fp8_block_2d", "fp8_block", "fp8_e4m3", "nvfp4_single")
 # Values a lane, runs a thread, loads past the first cache, thread blocks a multiprocessor (0: one pass).
 VARIANTS = {
-    "float32": [
-        *[(values, 1, False, waves) for values in (4, 8, 16) for waves in (0, 8)],
-        *[(4, 2, False, 0), (8, 2, False, 0), (8, 2, False, 8), (4, 4, False, 8), (8, 1, True, 0)],
-    ],
-    "bfloat16": [
-        *[(values, 1, False, waves) for values in (8, 16) for waves in (0, 8)],
-        *[(8, 2, False, 0), (8, 2, False, 8), (16, 2, False, 8), (8, 4, False, 8), (8, 1, True, 0)],
-    ],
+    "float32": [(8, 1, False, 0), (16, 1, False, 16)],
+    "bfloat16": [(16, 1, False, 0), (16, 2, False, 0), (16, 1, False, 32)],
 }
 
 

@@ -165,8 +165,7 @@ def make_plan(x: Any, codec: Codec, extents: tuple[int, ...], aligned: bool, key
     if lanes is None:
         return patches_plan(float_kind(x), codec, axes, extents, keyed)
     line = axes[-1] if extents else axes[-1]._replace(extent=0)
-    waves = TENSOR_WAVES if codec.two_level or not extents else 0
-    return lanes_plan(codec, float_kind(x), line, lanes, keyed, waves)
+    return lanes_plan(codec, float_kind(x), line, lanes, keyed, waves_of(codec, float_kind(x), extents))
 
 
 def lanes_of(codec: Codec, kind: str | None, axes: list[Axis], extents: tuple[int, ...]) -> Lanes | None:
@@ -187,11 +186,16 @@ def lanes_of(codec: Codec, kind: str | None, axes: list[Axis], extents: tuple[in
 
 def counts_of(codec: Codec, kind: str | None) -> tuple[int, ...]:
     """Values a lane, the best first. Draws come in groups of eight, 16-bit floats eight a load."""
-    if codec.rounding != "nearest":
-        return (8, 16)
-    if kind == "float32":
-        return (4, 8, 16) if codec.element.bits >= 6 else (8, 16, 4)
-    return (16, 8) if codec.element.bits in (4, 6) else (8, 16)
+    return (16, 8, 4) if kind == "float32" and codec.rounding == "nearest" else (16, 8)
+
+
+def waves_of(codec: Codec, kind: str | None, extents: tuple[int, ...]) -> int:
+    """Thread blocks a multiprocessor that stay, 0 for one pass.
+
+    What every thread works out of the whole tensor is worth sharing where the memory doesn't hide it.
+    """
+    busy = kind != "float32" or codec.rounding != "nearest"
+    return TENSOR_WAVES if busy and (codec.two_level or not extents) else 0
 
 
 def lanes_plan(codec: Codec, kind: str | None, line: Axis, lanes: Lanes, keyed: bool, waves: int) -> Plan:
