@@ -17,16 +17,19 @@ SIZE = 8192
 ROTATED = 256 << 20
 BAR = 14.0  # microseconds: 1 x 8192 by NVFP4 8192 x 8192
 NAMES = ("nvfp4", "mxfp4", "mxfp8", "int8", "int4", "fp8_block")
-# Tiles and slices beside the usual ones; every one is a kernel to compile.
+# Tiles, slices, bytes asked for ahead and whether loads are held, beside the usual: each one is a kernel.
 SHAPES = {
-    "nvfp4": [(2, 8), (8, 4), (1, 8), (4, 4), (2, 16), (1, 16), (3, 8)],
-    "mxfp8": [(2, 8), (8, 4), (1, 8)],
-    "int8": [(2, 4), (2, 8)],
+    "nvfp4": [
+        *[(4, 8, 0, False), (4, 8, 4096, True), (4, 8, 2048, False)],
+        *[(4, 4, 4096, True), (4, 4, 0, True), (4, 4, 4096, False)],
+    ],
+    "mxfp8": [(4, 8, 0, False), (4, 4, 4096, True), (4, 8, 8192, False)],
+    "int8": [(2, 4, 0, False), (4, 4, 4096, True)],
 }
 BFLOAT = ml_dtypes.bfloat16
 OTHERS = {
-    "nvfp4": [(1, BFLOAT), (2, np.float32), (4, np.float32), (8, BFLOAT), (8, np.float32)],
-    "mxfp8": [(1, BFLOAT), (8, np.float32)],
+    "nvfp4": [(1, BFLOAT), (2, np.float32), (8, BFLOAT), (8, np.float32)],
+    "mxfp8": [(8, np.float32)],
 }
 
 
@@ -83,12 +86,18 @@ def timed(
     """Check a product, then time it over all weights."""
     listed, x, out = calls(cupy, weights, rows, dtype, shape)
     title = f"{rows} x {x.shape[1]} {np.dtype(dtype).name} by {name}"
-    title += "" if shape is None else f", {shape.tiles} tiles by {shape.slices} slices"
+    title += "" if shape is None else f", {described(shape)}"
     if not report.check(f"{title}, near float64", partial(is_near, listed[0], weights[0], x, out)):
         return float("inf")
     packed = weights[0].packed
     moved = packed.words.nbytes + packed.scales.nbytes + x.nbytes + out.nbytes
     return float(report.time(title, listed, moved=moved))
+
+
+def described(shape: Any) -> str:
+    """How a kernel divides the work, in words."""
+    held = ", held" if shape.holds else ""
+    return f"{shape.tiles} tiles by {shape.slices} slices, {shape.ahead} bytes ahead{held}"
 
 
 def is_near(call: Callable[[], bool], weight: Any, x: Any, out: Any) -> bool:
@@ -109,11 +118,13 @@ def divided(report: Any, cupy: Any, name: str, weights: list[Any]) -> None:
     from autoq.kernels.cuda.vector_kernels import Shape
 
     best = {}
-    for tiles, slices in SHAPES.get(name, []):
-        shape = Shape(tiles, slices)
+    for parts in SHAPES.get(name, []):
+        shape = Shape(*parts)
         best[timed(report, cupy, name, weights, 1, np.float32, shape)] = shape
     if best:
-        report.note(f"{name}: best of these is {best[min(best)]}, {min(best) * 1e6:.2f} microseconds")
+        report.note(
+            f"{name}: best of these is {described(best[min(best)])}, {min(best) * 1e6:.2f} microseconds"
+        )
 
 
 def whole(report: Any, cupy: Any, name: str, weights: list[Any]) -> None:

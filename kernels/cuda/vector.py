@@ -15,7 +15,8 @@ import numpy as np
 
 from .decode import decoding
 from .launch import SIMULATED, Kernel, current_device, device_capability
-from .operand import Packed, float_bits, float_kind, is_aligned, scale_bits
+from .measure import contiguous
+from .operand import Packed, float_kind, is_aligned, scale_bits
 from .pieces import Operand, View
 from .vector_decode import Form, form_of
 from .vector_kernels import TILE_ROWS, Shape, vector_kernel
@@ -23,8 +24,9 @@ from .vector_stage import COLUMNS, MOST_COLUMNS, columns_of
 from .vector_weights import RUN, stored_pointer
 
 MOST_ROWS = 8
-# Older devices need more registers for the same.
-HOPPER = (9, 0)
+# Older devices need more registers for the same, and can't be asked for what lies ahead: so many bytes a row
+# that those of all rows in work fit the second cache.
+HOPPER, AHEAD = (9, 0), 4096
 MOST_CODES = (1 << 31) - (1 << 16)
 
 
@@ -45,8 +47,8 @@ def multiply(a: Operand, b: Operand, out: Any, shape: Shape | None = None) -> bo
     if form is None or kind is None or columns_of(rows, kind) > MOST_COLUMNS:
         return False
     x = a.reshape(rows, a.shape[-1])
-    if x.strides[1] != x.itemsize:
-        x = x.copy()
+    if x.strides[1] != x.itemsize or (rows > 1 and x.strides[0] % 16) or not is_aligned(x):
+        x = contiguous(x)
     shape = shape or usual_shape(form, columns_of(rows, kind))
     launch(vector_kernel(decoding(b.packed.codec), form.block, kind, rows, shape), x, b.packed, out, shape)
     return True
@@ -54,12 +56,11 @@ def multiply(a: Operand, b: Operand, out: Any, shape: Shape | None = None) -> bo
 
 def usual_shape(form: Form, columns: int) -> Shape:
     """As many threads as registers allow: each block of them stages the whole vector."""
-    if columns > COLUMNS:
-        return Shape(2, 4)
-    if not form.folded:
-        return Shape(1, 8)
     old = not SIMULATED and device_capability(current_device()) < HOPPER
-    return Shape(2, 8) if old else Shape(4, 8)
+    ahead = 0 if old else AHEAD
+    if columns > COLUMNS or not form.folded:
+        return Shape(2, 4, ahead)
+    return Shape(2, 8) if old else Shape(4, 8, ahead)
 
 
 def weight_form(b: View) -> Form | None:
@@ -100,7 +101,9 @@ def launch(kernel: Kernel, x: Any, p: Packed, out: Any, shape: Shape) -> None:
         scale_step, scales = scales.strides[0] // 2, scales.view(np.uint16)
     else:
         scale_step = scales.strides[0] // scales.itemsize
+    # A device is passed the vector's address, the simulator what it is read as.
     kernel(
-        -(-n // (TILE_ROWS * shape.tiles)), shape.threads, float_bits(x), x.strides[0] // x.itemsize,
+        -(-n // (TILE_ROWS * shape.tiles)), shape.threads, x.view(np.uint32) if SIMULATED else x,
+        x.strides[0] // 4,
         p.words, p.words.strides[0] // p.words.itemsize, scales, scale_step, p.tensor_scale, out, n, n, k,
     )  # fmt: skip

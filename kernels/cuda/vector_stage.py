@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 
 from ..bind import scalar
-from ..scalar.bits import F, U
-from .operand import float_reader
-from .pieces import splitter
+from ..scalar.bits import INFINITY, MAGNITUDE, ZERO, F, U, bits, real
+from .intrinsics import from_half, load4
+from .quantize_instructions import permute
 from .vector_decode import UNIT, Form
 from .vector_instructions import shared_store4
 
@@ -20,9 +20,12 @@ QUAD, COLUMNS = 4, 8
 SHARED = (48 << 10) // 4
 # bfloat16 that a value of each kind is the sum of.
 PIECES = {"float32": 3, "float16": 2, "bfloat16": 1}
+NOTHING = (ZERO,) * 8
 # Most columns: those of eight rows of float32.
 MOST_COLUMNS = 24
-LOW = U(16)
+HALF, LOW_HALF, HIGH_HALF = U(16), U(0xFFFF), U(0xFFFF0000)
+# The high halves of two words, the first one's lowest.
+BOTH_HIGH = U(0x7632)
 I32, I64 = np.int32, np.int64
 
 
@@ -84,64 +87,89 @@ def stager(form: Form, kind: str, rows: int, threads: int, across: int) -> Funct
     """``stage(x, x_step, staged, start, k, thread)``: a pass of the vector into shared memory.
 
     A unit's eight values are 16 bytes of each of its pieces, in the order of the weight's registers. Zeros
-    follow the last value up to a multiple of ``across``: warps read so far.
+    follow the last value up to a multiple of ``across``: warps read so far. The vector and its step from
+    row to row are in words, four of which are read at once.
     """
     count, length = PIECES[kind], pass_length(columns_of(rows, kind))
-    units, slot, put = I32(length // UNIT), slots(form), unit_putter(form, kind, count)
-    group = I32(across // UNIT)
+    units, slot, put = I32(length // UNIT), slots(form), unit_putter(form, count)
+    group, read = I32(across // UNIT), unit_reader(kind)
 
     @scalar
     def stage(x, x_step, staged, start, k, thread):
         inside = I32(I32(k - start) >> 3)
         groups = I32(I32(inside + I32(group - 1)) // group)
-        stop = min(units, I32(groups * group))
+        stop, first = min(units, I32(groups * group)), I64(start >> 3)
         for row in range(rows):
             unit, column = thread, I32(row * count)
             while unit < stop:
-                place = row * x_step + start + I64(unit) * UNIT
-                put(x, place, staged, column, slot(unit), units, unit < inside)
+                values = read(x, row * x_step, first + I64(unit)) if unit < inside else NOTHING
+                put(values, staged, column, slot(unit), units)
                 unit = I32(unit + threads)
 
     return stage
 
 
-def unit_putter(form: Form, kind: str, count: int) -> Function:
-    """``put(x, place, staged, column, slot, units, inside)``: eight values or zeros, ``count`` columns."""
-    read, order = float_reader(kind), form.order
-    split = splitter(count)
-    o0, o1, o2, o3, o4, o5, o6, o7 = order
+def unit_reader(kind: str) -> Function:
+    """``read(x, row, unit)``: the bits of eight values as float32; ``row`` is where theirs begins."""
 
     @scalar
-    def pair(x, first, second, inside):
-        low, high = (read(x, first), read(x, second)) if inside else (F(0.0), F(0.0))
-        return joined(split(low), split(high))
+    def floats(x, row, unit):
+        at = row + unit * 8
+        return load4(x, at) + load4(x, at + 4)
 
     @scalar
-    def one(low, high):
-        return (U(U(low[0]) | U(U(high[0]) << LOW)),)
+    def bfloat_pair(u):
+        return U(u << HALF), U(u & HIGH_HALF)
 
     @scalar
-    def two(low, high):
-        return U(U(low[0]) | U(U(high[0]) << LOW)), U(U(low[1]) | U(U(high[1]) << LOW))
+    def half_pair(u):
+        return bits(from_half(U(u & LOW_HALF))), bits(from_half(U(u >> HALF)))
+
+    pair = bfloat_pair if kind == "bfloat16" else half_pair
 
     @scalar
-    def three(low, high):
-        return (
-            U(U(low[0]) | U(U(high[0]) << LOW)),
-            U(U(low[1]) | U(U(high[1]) << LOW)),
-            U(U(low[2]) | U(U(high[2]) << LOW)),
-        )
+    def halves(x, row, unit):
+        a, b, c, d = load4(x, row + unit * 4)
+        return (pair(a) + pair(b)) + (pair(c) + pair(d))
 
-    joined = {1: one, 2: two, 3: three}[count]
+    return floats if kind == "float32" else halves
+
+
+@scalar
+def rest(u):
+    """What a float32 is more than its high half, which is a bfloat16; exact. NaN stays NaN."""
+    return ZERO if U(u & MAGNITUDE) == INFINITY else bits(F(real(u) - real(U(u & HIGH_HALF))))
+
+
+def unit_putter(form: Form, count: int) -> Function:
+    """``put(values, staged, column, slot, units)``: eight values as ``count`` columns.
+
+    A piece is the high half of what is left: 8 bits of 24 each time, so that three hold a float32.
+    """
+    o0, o1, o2, o3, o4, o5, o6, o7 = form.order
 
     @scalar
-    def put(x, place, staged, column, slot, units, inside):
-        a, b = pair(x, place + o0, place + o1, inside), pair(x, place + o2, place + o3, inside)
-        c, d = pair(x, place + o4, place + o5, inside), pair(x, place + o6, place + o7, inside)
-        shared_store4(staged, place_of(column, slot, units), a[0], b[0], c[0], d[0])
+    def high(v):
+        return permute(v[0], v[1], BOTH_HIGH)
+
+    @scalar
+    def less(v):
+        return rest(v[0]), rest(v[1])
+
+    @scalar
+    def put_piece(staged, place, a, b, c, d):
+        shared_store4(staged, place, high(a), high(b), high(c), high(d))
+
+    @scalar
+    def put(values, staged, column, slot, units):
+        a, b = (values[o0], values[o1]), (values[o2], values[o3])
+        c, d = (values[o4], values[o5]), (values[o6], values[o7])
+        put_piece(staged, place_of(column, slot, units), a, b, c, d)
         if count > 1:
-            shared_store4(staged, place_of(I32(column + I32(1)), slot, units), a[1], b[1], c[1], d[1])
+            a, b, c, d = less(a), less(b), less(c), less(d)
+            put_piece(staged, place_of(I32(column + I32(1)), slot, units), a, b, c, d)
         if count > 2:
-            shared_store4(staged, place_of(I32(column + I32(2)), slot, units), a[-1], b[-1], c[-1], d[-1])
+            a, b, c, d = less(a), less(b), less(c), less(d)
+            put_piece(staged, place_of(I32(column + I32(2)), slot, units), a, b, c, d)
 
     return put

@@ -63,12 +63,13 @@ def test_lengths_that_are_no_whole_chunks_or_passes(cupy: Any, name: str, k: int
 @pytest.mark.parametrize(
     ("name", "shape"),
     [
-        *[("nvfp4", shape) for shape in [(1, 1), (2, 1), (1, 2), (2, 8), (8, 4), (1, 16), (3, 8)]],
-        *[("mxfp8", shape) for shape in [(1, 2), (2, 8), (4, 4)]],
-        *[("int8", shape) for shape in [(2, 1), (2, 4)]],
+        *[("nvfp4", shape) for shape in [(1, 1), (2, 8), (8, 4), (1, 16), (3, 8)]],
+        *[("nvfp4", shape) for shape in [(4, 8), (4, 8, 64), (4, 4, 4096, True)]],
+        *[("mxfp8", shape) for shape in [(1, 2), (4, 4), (4, 4, 1024, True)]],
+        *[("int8", shape) for shape in [(2, 1), (2, 4), (4, 4, 4096, True)]],
     ],
 )
-def test_every_way_to_divide_the_work(cupy: Any, name: str, shape: tuple[int, int]) -> None:
+def test_every_way_to_divide_the_work(cupy: Any, name: str, shape: tuple[Any, ...]) -> None:
     check(cupy, weight(cupy, name, 333, 2080), vectors(cupy, 1, 2080, np.float32), Shape(*shape))
 
 

@@ -41,7 +41,8 @@ def check(q: QTensor, x: np.ndarray, shape: Shape | None) -> None:
     ("name", "n", "k", "rows", "dtype", "shape"),
     [
         ("nvfp4", 20, 288, 1, np.float32, Shape(2, 1)),
-        ("nvfp4", 16, 544, 2, np.float32, Shape(1, 2)),
+        ("nvfp4", 16, 544, 2, np.float32, Shape(1, 2, 4096)),
+        ("nvfp4", 40, 96, 1, BFLOAT, Shape(2, 1, 32, True)),
         ("nvfp4", 16, 1120, 8, np.float32, Shape(1, 1)),
         ("nvfp4_single", 5, 64, 3, BFLOAT, Shape(1, 1)),
         ("mxfp4", 16, 160, 2, BFLOAT, Shape(1, 1)),
@@ -97,6 +98,26 @@ def test_scales_at_both_ends(name):
     assert vector.multiply(x, view(q), out, Shape(1, 1))
     exact = q.dequantize().astype(np.float64).sum(axis=1) * 2.0**-8
     assert np.allclose(out[0], exact, rtol=2.0**-20, atol=2.0**-126)
+
+
+@pytest.mark.filterwarnings("ignore:.*invalid value encountered in cast")
+def test_infinity_and_nan_of_a_vector_come_through():
+    q = QTensor.quantize(np.ones((2, 64), np.float32), "mxfp4")
+    for kind in (np.float32, np.float16, BFLOAT):
+        x = np.ones((4, 64), np.float32)
+        x[0, 3], x[1, 60], x[2, 9] = np.inf, -np.inf, np.nan
+        out = np.zeros((4, 2), np.float32)
+        assert vector.multiply(x.astype(kind), view(q), out, Shape(1, 1))
+        assert np.array_equal(out[:, 0], [np.inf, -np.inf, np.nan, 64], equal_nan=True)
+
+
+@pytest.mark.filterwarnings("ignore:.*invalid value encountered in scalar")
+def test_nan_whose_high_half_is_that_of_infinity_is_nan():
+    q, x = QTensor.quantize(np.ones((1, 32), np.float32), "mxfp4"), np.ones((1, 32), np.float32)
+    x.view(np.uint32)[0, 7] = 0x7F800001
+    out = np.zeros((1, 1), np.float32)
+    assert vector.multiply(x, view(q), out, Shape(1, 1))
+    assert np.isnan(out[0, 0])
 
 
 def test_strides_leading_axes_and_a_slice_of_rows():
