@@ -8,14 +8,14 @@ from typing import Any
 
 import numpy as np
 
-from autoq.devices import beside, two_devices
+from autoq.devices import beside, on_gpu, two_devices
 from autoq.errors import ArgumentError, DTypeError, SchemeError, ShapeError
 from autoq.ops.blocks import spread_blocks
 from autoq.random import Draw
 from autoq.schemes import QuantScheme
 from autoq.storage import QTensor
 from autoq.storage.layout import grid_shape
-from autoq.tape.apply import apply, plain
+from autoq.tape.apply import apply, plain, untracked
 from autoq.tape.beside import held
 from autoq.tape.casts import Estimator
 from autoq.tape.gradient import unbroadcast
@@ -83,7 +83,8 @@ def learned_step(step: Tensor, factor: float | None = None) -> LearnedStep:
 
     Args:
         step: Positive floats of a shape that broadcasts to the block grid, a parameter usually: ``()`` for
-            one step, ``(rows, 1)`` for one a row. A good start is 2 * mean(abs(x)) / sqrt(qmax).
+            one step, ``(rows, 1)`` for one a row. A good start is 2 * mean(abs(x)) / sqrt(qmax). Other
+            numbers are an error at the quantization; on a GPU, which isn't waited for, they give NaN.
         factor: Takes the place of 1 / sqrt(n * qmax).
 
     Raises:
@@ -111,7 +112,8 @@ def learned_clip(level: Tensor) -> LearnedClip:
     ratio of the two ends, -1 where the codes are symmetric.
 
     Args:
-        level: Positive floats of a shape that broadcasts to the block grid, a parameter usually.
+        level: Positive floats of a shape that broadcasts to the block grid, a parameter usually. Other
+            numbers are an error at the quantization; on a GPU, which isn't waited for, they give NaN.
 
     Raises:
         DTypeError: A level that is no dense float tensor.
@@ -161,7 +163,7 @@ def _check(name: str, learned: Tensor, x: Tensor, scheme: QuantScheme) -> None:
             "Use shape () for one value for all, or scheme.replace(block=...) for other blocks.",
         )
     if learned.device != "cpu":
-        return  # a look at the values would wait for the GPU
+        return  # a look at the values would wait for the GPU: `_grid` makes those it can't take NaN
     values = learned.numpy()
     if not (np.isfinite(values) & (values > 0)).all():
         raise ArgumentError(
@@ -172,8 +174,11 @@ def _check(name: str, learned: Tensor, x: Tensor, scheme: QuantScheme) -> None:
 
 
 def _grid(learned: np.ndarray, x: Any, scheme: QuantScheme) -> np.ndarray:
-    """The learned values as float32, one a block."""
-    return np.broadcast_to(learned.astype(np.float32), grid_shape(x.shape, scheme.extents(x.ndim)))
+    """The learned values as float32, one a block; on a GPU, where nobody looked at them, NaN for misfits."""
+    learned = learned.astype(np.float32)
+    if on_gpu(learned):
+        learned = np.where((learned > 0) & np.isfinite(learned), learned, np.float32(np.nan))
+    return np.broadcast_to(learned, grid_shape(x.shape, scheme.extents(x.ndim)))
 
 
 def _stored(x: Any, scheme: QuantScheme, scales: np.ndarray, draw: Draw | None = None) -> QTensor:
@@ -192,6 +197,11 @@ def _quantize_clip(x: Any, level: Any, *, scheme: QuantScheme, draw: Draw | None
 def _array(x: Any) -> Any:
     """Values that a rule takes as constants, on their device."""
     return plain(x)
+
+
+def _factor(array: Any, g: Any) -> Any:
+    """An array that a rule multiplies a cotangent by: as a tensor where that one is, on the same device."""
+    return untracked(array) if isinstance(g, Tensor) else array
 
 
 def step_slopes(x: np.ndarray, step: np.ndarray, scheme: QuantScheme) -> tuple[np.ndarray, np.ndarray]:
@@ -244,23 +254,25 @@ def step_factors(x_shape: Shape, step_shape: Shape, scheme: QuantScheme) -> np.n
 
 
 def _step_x(F: Any, g: Any, x: Any, step: Any, scheme: QuantScheme) -> Any:
-    return g * step_slopes(_array(x), _array(step), scheme)[0]
+    return g * _factor(step_slopes(_array(x), _array(step), scheme)[0], g)
 
 
 def _step_step(F: Any, g: Any, x: Any, step: Any, scheme: QuantScheme, factor: float | None) -> Any:
     x, step = _array(x), _array(step)
-    total = F.sum_blocks(g * step_slopes(x, step, scheme)[1], extents=scheme.extents(x.ndim))
+    slope = _factor(step_slopes(x, step, scheme)[1], g)
+    total = F.sum_blocks(g * slope, extents=scheme.extents(x.ndim))
     factors = step_factors(x.shape, step.shape, scheme) if factor is None else np.asarray(factor)
-    return total * beside(factors.astype(x.dtype), x)
+    return total * _factor(beside(factors.astype(x.dtype), x), g)
 
 
 def _clip_x(F: Any, g: Any, x: Any, level: Any, scheme: QuantScheme) -> Any:
-    return g * clip_slopes(_array(x), _array(level), scheme)[0]
+    return g * _factor(clip_slopes(_array(x), _array(level), scheme)[0], g)
 
 
 def _clip_level(F: Any, g: Any, x: Any, level: Any, scheme: QuantScheme) -> Any:
     x = _array(x)
-    return F.sum_blocks(g * clip_slopes(x, _array(level), scheme)[1], extents=scheme.extents(x.ndim))
+    slope = _factor(clip_slopes(x, _array(level), scheme)[1], g)
+    return F.sum_blocks(g * slope, extents=scheme.extents(x.ndim))
 
 
 def _spread(grid: np.ndarray, shape: Shape, scheme: QuantScheme) -> np.ndarray:

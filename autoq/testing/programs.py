@@ -9,9 +9,11 @@ from typing import Any
 import numpy as np
 
 from autoq.context import using
+from autoq.devices import beside
 from autoq.errors import GradientError
 from autoq.storage import QTensor
-from autoq.tape.apply import apply
+from autoq.tape.apply import apply, untracked
+from autoq.tape.beside import held
 from autoq.tape.gradient import walk
 from autoq.tape.node import LEAF
 from autoq.tape.tensor import AutodiffTensor, Tensor
@@ -184,7 +186,8 @@ def directional(
 def _nothing(leaf: Any) -> Any:
     """0, on the tape of the leaf: so that a slope which is constant has a gradient of 0."""
     dense = apply("dequantize", leaf, dtype=float64) if leaf._type.is_quantized else leaf
-    return (apply("where", np.isfinite(leaf.numpy()), dense, 0.0) * 0.0).sum()
+    finite = untracked(beside(np.isfinite(leaf.numpy()), held(leaf)))
+    return (apply("where", finite, dense, 0.0) * 0.0).sum()
 
 
 def _flat(result: Any) -> list[Any]:

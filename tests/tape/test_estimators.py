@@ -234,8 +234,8 @@ def test_misuse_is_named():
             x.quantize(aq.mxint8, ste=make(step))
         with pytest.raises(ShapeError, match=r"shape \(3,\) for the blocks"):
             x.quantize(aq.int8, ste=make(aq.Parameter([0.1, 0.1, 0.1])))
-        with pytest.raises(ArgumentError, match=r"a value of -0\.1"):
-            x.quantize(aq.int8, ste=make(aq.Parameter(-0.1)))
+        with pytest.raises(ArgumentError, match=r"a value of -0\.1"), aq.default_device("cpu"):
+            aq.tensor([[0.1] * 32]).quantize(aq.int8, ste=make(aq.Parameter(-0.1)))
         with pytest.raises(ArgumentError, match="scales= beside ste="):
             x.quantize(aq.int8, scales=np.ones((1, 1), np.float32), ste=make(step))
     with pytest.raises(SchemeError, match="not equally far apart"):
@@ -244,6 +244,18 @@ def test_misuse_is_named():
         x.quantize(aq.int8, ste=aq.learned_step(step), rounding="stochastic", rng=aq.Generator(0))
     with pytest.raises(ArgumentError, match="ste='step'"):
         x.quantize(aq.int8, ste="step")
+
+
+@pytest.mark.parametrize("value", [-0.1, 0.0, np.inf, np.nan])
+@pytest.mark.parametrize("make", [aq.learned_step, aq.learned_clip])
+def test_learned_values_of_no_use_are_refused_or_on_a_gpu_give_nan(make, value, device):
+    learned = aq.Parameter(value)
+    x = aq.tensor([[0.1] * 32])
+    if device == "cpu":
+        with pytest.raises(ArgumentError, match="a value of"):
+            x.quantize(aq.int8, ste=make(learned))
+    else:  # a look at the value would wait for it
+        assert np.isnan(x.quantize(aq.int8, ste=make(learned)).numpy()).all()
 
 
 @pytest.mark.parametrize("make", [aq.learned_step, aq.learned_clip])
