@@ -100,7 +100,7 @@ def forms(report: Any, a: Any, b: Any, name: str, n: int, torch_seconds: float |
             call = partial(blas_fp8.product, *codes, out, fast=fast)
             title = f"{name}, FP8 words to {np.dtype(dtype).name}{', short sums' if fast else ''}"
             if not call():
-                report.note(f"{title}: cuBLASLt has no algorithm")
+                report.note(f"{title}: cuBLASLt refuses it: {blas_fp8.refusal()}")
                 continue
             seconds = timed(report, title, call, n)
             if torch_seconds:

@@ -77,12 +77,17 @@ def product(a: Codes, b: Codes, out: Any, fast: bool = False) -> bool:
         return False
     modes = a.mode, b.mode
     a_scales, b_scales = scales_of(a, "rows" if modes == ("tiles", "tiles") else a.mode), scales_of(b, b.mode)
-    key = _key(a, b, out, fast)
-    plan = _plan(key)
+    scales = b_scales.data.ptr, a_scales.data.ptr
+    plan = _plan(_key(a, b, out, fast), scales)
     if plan is None:
         return False
-    _run(plan, (b, a), (b_scales, a_scales), out)
+    _run(plan, (b, a), scales, out)
     return True
+
+
+def refusal() -> str:
+    """Why cuBLASLt had no way for this thread's last new kind of product; empty where it had one."""
+    return str(_local.__dict__.get("refusal", ""))
 
 
 def fits(a: Codes, b: Codes, out: Any) -> bool:
@@ -110,7 +115,10 @@ def scales_of(x: Codes, mode: str) -> Any:
         return x.scales
     if mode == "tiles":
         spare = -x.scales.shape[1] % 4
-        return cupy.pad(x.scales, ((0, 0), (0, spare))) if spare else cupy.ascontiguousarray(x.scales)
+        if spare:
+            return cupy.pad(x.scales, ((0, 0), (0, spare)))
+        found = cupy.ascontiguousarray(x.scales)
+        return found if found.data.ptr % LEAST_ALIGNMENT == 0 else found.copy()
     scales = x.scales
     if x.mode == "tiles":
         scales = cupy.repeat(scales, TILE, axis=0)[: x.words.shape[0]]
@@ -134,8 +142,8 @@ def _key(a: Codes, b: Codes, out: Any, fast: bool) -> Key:
     )
 
 
-def _plan(key: Key) -> Plan | None:
-    """The thread's plan for the current device, made once."""
+def _plan(key: Key, scales: tuple[int, int]) -> Plan | None:
+    """The thread's plan for the current device, made once, with scales at any addresses."""
     from .launch import current_device
 
     plans: dict[Any, Plan | None] = _local.__dict__.setdefault("plans", {})
@@ -145,7 +153,7 @@ def _plan(key: Key) -> Plan | None:
             for old in plans.values():
                 _destroy(old)
             plans.clear()
-        plans[where] = _make(key)
+        plans[where] = _make(key, scales)
     return plans[where]
 
 
@@ -158,25 +166,31 @@ def _destroy(plan: Plan | None) -> None:
             cublasLt.matrix_layout_destroy(layout)
 
 
-def _make(key: Key) -> Plan | None:
-    """Describe the product to cuBLASLt and ask for its best algorithm."""
+def _make(key: Key, scales: tuple[int, int]) -> Plan | None:
+    """Describe the product to cuBLASLt and ask for its best algorithm.
+
+    Scales for parts of an operand must be there before it is asked: without them it has none.
+    """
     from nvmath.bindings import cublasLt
 
     plan = Plan(_description(key), _layouts(key), np.zeros(1, cublasLt.matmul_heuristic_result_dtype))
     preference = _preference(key.alignment)
     count = np.zeros(1, np.int32)
+    _point(plan, scales)
+    _local.refusal = ""
     first, second, result = plan.layouts
     try:
         cublasLt.matmul_algo_get_heuristic(
             handle(), plan.description, first, second, result, result, preference, 1,
             plan.algorithm.ctypes.data, count.ctypes.data,
         )  # fmt: skip
-    except cublasLt.cuBLASLtError:
-        count[0] = 0  # "not supported" is how it says that there is none
+    except cublasLt.cuBLASLtError as error:
+        count[0], _local.refusal = 0, str(error)  # "not supported" is how it says that there is none
     finally:
         cublasLt.matmul_preference_destroy(preference)
     if count[0] and plan.algorithm["state"][0] == 0:
         return plan
+    _local.refusal = _local.refusal or "no algorithm"
     _destroy(plan)
     return None
 
@@ -252,13 +266,20 @@ def _preference(alignment: int) -> int:
     return made
 
 
-def _run(plan: Plan, operands: tuple[Codes, Codes], scales: tuple[Any, Any], out: Any) -> None:
-    import cupy
+def _point(plan: Plan, scales: tuple[int, int]) -> None:
+    """Say where the scales of both operands lie."""
     from nvmath.bindings import cublasLt
 
     names = cublasLt.MatmulDescAttribute
-    _describe(plan.description, names.A_SCALE_POINTER, scales[0].data.ptr)
-    _describe(plan.description, names.B_SCALE_POINTER, scales[1].data.ptr)
+    _describe(plan.description, names.A_SCALE_POINTER, scales[0])
+    _describe(plan.description, names.B_SCALE_POINTER, scales[1])
+
+
+def _run(plan: Plan, operands: tuple[Codes, Codes], scales: tuple[int, int], out: Any) -> None:
+    import cupy
+    from nvmath.bindings import cublasLt
+
+    _point(plan, scales)
     first, second, result = plan.layouts
     zero = blas.ADDRESSES["float32"]
     workspace = cupy.empty(blas.WORKSPACE, np.uint8)

@@ -32,7 +32,11 @@ def hopper(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(
         sys.modules,
         "cupy",
-        SimpleNamespace(pad=np.pad, repeat=np.repeat, ascontiguousarray=np.ascontiguousarray),
+        SimpleNamespace(
+            pad=lambda *given: device(np.pad(*given)),
+            repeat=np.repeat,
+            ascontiguousarray=lambda x: device(np.ascontiguousarray(x)),
+        ),
     )
 
 
@@ -100,6 +104,29 @@ def test_other_devices_and_addresses(monkeypatch: pytest.MonkeyPatch) -> None:
     assert not blas_fp8.fits(placed(codes(64, 256, "rows")), placed(codes(32, 256, "rows")), out)
     monkeypatch.setattr(launch, "device_capability", lambda device: (8, 0))
     assert not blas_fp8.fits(x, y, out)
+
+
+def test_cublas_knows_where_scales_lie_before_it_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    told: list[Any] = []
+    bindings = SimpleNamespace(
+        matmul_heuristic_result_dtype=np.dtype([("state", np.int32)]),
+        cuBLASLtError=RuntimeError,
+        matmul_preference_destroy=lambda made: None,
+        matmul_algo_get_heuristic=lambda *given: told.append("asked"),
+    )
+    monkeypatch.setitem(sys.modules, "nvmath.bindings", SimpleNamespace(cublasLt=bindings))
+    for name in ("_description", "_preference", "handle"):
+        monkeypatch.setattr(blas_fp8, name, lambda *given: 1)
+    monkeypatch.setattr(blas_fp8, "_layouts", lambda key: (1, 2, 3))
+    monkeypatch.setattr(blas_fp8, "_destroy", lambda plan: None)
+    monkeypatch.setattr(blas_fp8, "_point", lambda plan, scales: told.append(scales))
+    x, y = placed(codes(64, 512, "rows")), placed(codes(32, 512, "tiles"))
+    y = y._replace(scales=aligned(y.scales.shape))
+    assert not blas_fp8.product(x, y, aligned((64, 32)))
+    assert told[0][0] == y.scales.data.ptr
+    assert told[0][1]
+    assert told[1:] == ["asked"]
+    assert blas_fp8.refusal() == "no algorithm"
 
 
 def test_a_plan_is_kept_by_what_the_algorithm_depends_on() -> None:
