@@ -8,6 +8,8 @@ from html import escape
 from typing import Any
 
 from autoq.context import Observer, observing
+from autoq.devices import on_gpu
+from autoq.storage import QTensor
 from autoq.tape.node import Node
 from autoq.tape.op import Op
 from autoq.tape.reasons import reason
@@ -16,8 +18,8 @@ from autoq.tape.view import address, saved_values, type_name
 from autoq.types import TensorType, dtype_name
 
 HEADINGS = ("#", "op", "inputs", "output", "how", "decoded", "encoded", "copied", "saved", "kernels", "why")
-ENCODERS = ("quantize_lines", "quantize_blocks")
-DECODERS = ("dequantize_lines",)
+ENCODERS = ("quantize_lines", "quantize_blocks", "quantize")
+DECODERS = ("dequantize_lines", "dequantize")
 
 
 @dataclass
@@ -35,7 +37,7 @@ class Step:
         why: The rule that decided the type.
         how: Of packed values that a layout op moved: ``"view"``, ``"copy"`` or ``"decode"`` (S34-S36); of
             dense ones ``"view"`` or ``"copy"``; else empty.
-        decoded: How many packed values were decoded.
+        decoded: How many packed values were decoded, by a kernel of its own or one that computes with them.
         encoded: How many values were encoded.
         copied: Bytes of the result of a layout op or cast that moved values without decoding them.
         saved_bytes: Bytes kept for backward.
@@ -198,6 +200,8 @@ class _Recorder(Observer):
         finally:
             self.running.pop()
         step.type, step.shape = out._type, out.shape
+        if op.kind not in ("layout", "cast"):
+            _note_within(step, [x._value for x in tensors], out._value)
         step.why = reason(op, operands, out_dtype, out._type, step.how)
         if op.kind in ("layout", "cast"):
             _note_copy(step, out, tensors)
@@ -211,10 +215,13 @@ class _Recorder(Observer):
         step.backward, step.shapes = True, (node.shape,)
         step.inputs = (g._type if isinstance(g, Tensor) else TensorType(g.dtype),)
         step.why = "S22: at the decoded operands"
+        read = [x._value for x in node.saved or () if isinstance(x, Tensor)]
         try:
             proceed(node, g, grads, owned)
         finally:
             self.running.pop()
+        if node.op.kind != "cast":
+            _note_within(step, read, None)
 
     def moved(self, how: str) -> None:
         self.running[-1].how = how
@@ -240,6 +247,14 @@ class _Recorder(Observer):
             for value in saved_values(node):
                 step.saved_bytes += int(value.nbytes)
                 self.saved[address(value)] = int(value.nbytes)
+
+
+def _note_within(step: Step, values: list[Any], result: Any) -> None:
+    """Values that kernels of a GPU decode and encode while they compute, which no launch of its own tells."""
+    read = sum(x.size for x in values if isinstance(x, QTensor) and on_gpu(x.words))
+    step.decoded = max(step.decoded, read)
+    if isinstance(result, QTensor) and on_gpu(result.words):
+        step.encoded = max(step.encoded, result.size)
 
 
 def _note_copy(step: Step, out: Tensor, tensors: list[Tensor]) -> None:

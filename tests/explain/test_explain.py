@@ -72,7 +72,8 @@ def test_decodes_are_those_that_storage_does(scheme: Any, monkeypatch: pytest.Mo
         original(words, scales, tensor_scale, plan, out)
 
     monkeypatch.setattr(convert, "_decode", counted)
-    q = signal(scheme, (64, 96))
+    with aq.default_device("cpu"):  # kernels of a GPU decode while they compute
+        q = signal(scheme, (64, 96))
 
     def program(q: Any) -> Any:
         y = (q * 2).relu()[:, 5:70]
@@ -87,7 +88,23 @@ def test_tiled_ops_count_values_and_not_only_calls() -> None:
     q = signal(aq.mxfp8, (512, 512))
     step = only(lambda q: q * 2, q)
     assert step.decoded == step.encoded == q.size
+    step = only(lambda q: q * 2, q.to("cpu"))
+    assert step.decoded == step.encoded == q.size
     assert step.decodes > 1
+
+
+@pytest.mark.parametrize("scheme", [aq.mxfp8, aq.nvfp4, aq.mxfp8_2d, aq.fp8_e4m3], ids=lambda s: s.name)
+def test_packed_operands_count_however_many_kernels_ran(scheme: Any) -> None:
+    q, w = signal(scheme, (64, 96)), signal(scheme, (96, 96))
+    steps = aq.explain(lambda q, w: (q * q + 1.0, q @ w.T, (q > 0).sum(), q.softmax(), q.sum(-1)), q, w)
+    assert [(s.op, s.decoded) for s in steps if s.decoded] == [
+        *(("mul", 2 * q.size), ("add", q.size), ("matmul", q.size + w.size), ("greater", q.size)),
+        *(("softmax", q.size), ("sum", q.size)),
+    ]
+    assert [(s.op, s.encoded) for s in steps if s.encoded] == [
+        *((name, q.size) for name in ("mul", "add", "matmul", "softmax")),
+        ("sum", 64),
+    ]
 
 
 def test_how_layout_ops_moved_values_is_said() -> None:
