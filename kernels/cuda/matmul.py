@@ -53,6 +53,11 @@ def product(
     Returns:
         A new C-contiguous device array.
     """
+    few = vector.product(a, b) if precision != "exact" and blas.available() else None
+    if few is not None:
+        if start is not None:
+            few += start
+        return few if out_dtype == "float32" else few.astype(_dtype(out_dtype))
     a, b, drop = _matrices(a, b)
     leading = () if len(a.shape) == len(b.shape) == 2 else np.broadcast_shapes(a.shape[:-2], b.shape[:-2])
     shape = (*leading, a.shape[-2], b.shape[-1])
@@ -106,7 +111,7 @@ def _bits(x: Operand) -> int:
 
 def _multiply(a: Operand, b: Operand, out: Any, precision: str, start: Any) -> None:
     """Write the product, in whatever way suits the operands, and what it is added to."""
-    if blas.available() and (vector.multiply(a, b, out) or _by_fp8(a, b, out, precision)):
+    if blas.available() and _by_fp8(a, b, out, precision):
         if start is not None:
             out += start
         return

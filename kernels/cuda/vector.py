@@ -9,12 +9,14 @@ is below 2**-118 may lose their last bits, since bfloat16's smallest magnitude i
 from __future__ import annotations
 
 from math import prod
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
+from ..codec import Codec
 from .decode import decoding
-from .launch import SIMULATED, Kernel, current_device, device_capability
+from .dequantize import alignment
+from .launch import SIMULATED, Kernel, current_device, device_capability, empty
 from .measure import contiguous
 from .operand import Packed, float_kind, is_aligned, scale_bits
 from .pieces import Operand, View
@@ -28,6 +30,42 @@ MOST_ROWS = 8
 # that those of all rows in work fit the second cache.
 HOPPER, AHEAD = (9, 0), 4096
 MOST_CODES = (1 << 31) - (1 << 16)
+FLOAT = np.dtype(np.float32)
+# Plans are found by the identity of a codec; an entry holds it.
+PLANS = 1024
+_plans: dict[tuple[Any, ...], tuple[Codec, Plan | None]] = {}
+
+
+class Plan(NamedTuple):
+    """How operands that lie in one way are multiplied.
+
+    Attributes:
+        kernel: The kernel.
+        blocks: Thread blocks.
+        threads: Threads a block.
+        copies: Whether the vector must be made contiguous first.
+        steps: From one row to the next, in words of the vector and the weight; scales as the kernel counts.
+        sizes: From a row of the result to the next, and the weight's rows and columns.
+        shape: Of the result.
+    """
+
+    kernel: Kernel
+    blocks: int
+    threads: int
+    copies: bool
+    steps: tuple[int, int, int]
+    sizes: tuple[int, int, int]
+    shape: tuple[int, ...]
+
+
+def product(a: Operand, b: Operand) -> Any:
+    """``a @ b`` as a new float32 array, of operands as `multiply` takes them; None for others."""
+    plan = plan_of(a, b)
+    if plan is None:
+        return None
+    out = empty(plan.shape, FLOAT)
+    run(plan, a, b.packed, out)
+    return out
 
 
 def multiply(a: Operand, b: Operand, out: Any, shape: Shape | None = None) -> bool:
@@ -39,19 +77,74 @@ def multiply(a: Operand, b: Operand, out: Any, shape: Shape | None = None) -> bo
         out: (..., n), C-contiguous float32.
         shape: How threads divide the work; None for what is usual.
     """
-    rows = prod(a.shape[:-1])
-    if isinstance(a, View) or not isinstance(b, View) or not 0 < rows <= MOST_ROWS or out.dtype != np.float32:
+    plan = plan_of(a, b) if shape is None else make_plan(a, b, shape)
+    if plan is None or out.dtype != FLOAT:
         return False
-    kind = float_kind(a)
-    form = weight_form(b)
-    if form is None or kind is None or columns_of(rows, kind) > MOST_COLUMNS:
-        return False
-    x = a.reshape(rows, a.shape[-1])
-    if x.strides[1] != x.itemsize or (rows > 1 and x.strides[0] % 16) or not is_aligned(x):
-        x = contiguous(x)
-    shape = shape or usual_shape(form, columns_of(rows, kind))
-    launch(vector_kernel(decoding(b.packed.codec), form.block, kind, rows, shape), x, b.packed, out, shape)
+    run(plan, a, b.packed, out)
     return True
+
+
+def plan_of(a: Operand, b: Operand) -> Plan | None:
+    """How these operands are multiplied, None where others have to; found by how they lie."""
+    if b.__class__ is not View or a.__class__ is View or len(b.order) != 2:
+        return None
+    p, order = b
+    words, scales = p.words, p.scales
+    key = (
+        id(p.codec), p.extents, p.shape, order, words.strides, scales.strides, alignment(words),
+        alignment(scales), a.shape, a.strides, a.dtype, alignment(a), 0 if SIMULATED else current_device(),
+    )  # fmt: skip
+    found = _plans.get(key)
+    if found is None:
+        if len(_plans) >= PLANS:
+            _plans.clear()
+        found = _plans[key] = p.codec, make_plan(a, b)
+    return found[1]
+
+
+def make_plan(a: Operand, b: Operand, shape: Shape | None = None) -> Plan | None:
+    """The plan of operands, by the usual shape unless one is given."""
+    if isinstance(a, View) or not isinstance(b, View):
+        return None
+    rows, kind, form = prod(a.shape[:-1]), float_kind(a), weight_form(b)
+    if form is None or kind is None or not 0 < rows <= MOST_ROWS or columns_of(rows, kind) > MOST_COLUMNS:
+        return None
+    if a.shape[-1] != b.shape[0]:
+        return None
+    x, p, shape = a.reshape(rows, a.shape[-1]), b.packed, shape or usual_shape(form, columns_of(rows, kind))
+    copies = x.strides[1] != x.itemsize or (rows > 1 and x.strides[0] % 16 != 0) or not is_aligned(x)
+    copies = copies or _address(x) != _address(a)  # rows that don't lie in equal steps
+    kernel = vector_kernel(decoding(p.codec), form.block, kind, rows, shape)
+    n, k = p.shape
+    steps = k * x.itemsize // 4 if copies else x.strides[0] // 4, p.words.strides[0] // 4, _scale_step(p)
+    blocks = -(-n // (TILE_ROWS * shape.tiles))
+    return Plan(kernel, blocks, shape.threads, copies, steps, (n, n, k), (*a.shape[:-1], n))
+
+
+def _address(x: Any) -> int:
+    return int(x.__array_interface__["data"][0] if SIMULATED else x.data.ptr)
+
+
+def _scale_step(p: Packed) -> int:
+    """From a row's scales to the next one's, as the kernel counts them."""
+    size = 2 if stored_pointer(p.codec, p.extents[-1]) == "uint16*" else p.scales.itemsize
+    return int(p.scales.strides[0] // size)
+
+
+def run(plan: Plan, a: Any, p: Packed, out: Any) -> None:
+    """Launch a plan."""
+    words, scales = p.words, p.scales
+    if plan.copies:
+        a = contiguous(a)
+    if SIMULATED:
+        # A device is passed addresses, the simulator what they are read as.
+        a = a.reshape(-1, a.shape[-1]).view(np.uint32)
+        scales = scale_bits(scales).view(plan.kernel.source.signature[4][:-1])
+    x_step, word_step, scale_step = plan.steps
+    plan.kernel(
+        plan.blocks, plan.threads, a, x_step, words, word_step, scales, scale_step, p.tensor_scale, out,
+        *plan.sizes,
+    )  # fmt: skip
 
 
 def usual_shape(form: Form, columns: int) -> Shape:
@@ -91,19 +184,3 @@ def _lies_well(p: Packed, form: Form) -> bool:
     both = scales.itemsize * 2 if form.folded and form.block < RUN else scales.itemsize
     steps = not words.strides[0] % size and not scales.strides[0] % both
     return steps and is_aligned(words, size) and is_aligned(scales, both)
-
-
-def launch(kernel: Kernel, x: Any, p: Packed, out: Any, shape: Shape) -> None:
-    """Launch the kernel over tiles of the weight's rows."""
-    n, k = p.shape
-    scales = scale_bits(p.scales)
-    if stored_pointer(p.codec, p.extents[-1]) == "uint16*" and scales.dtype == np.uint8:
-        scale_step, scales = scales.strides[0] // 2, scales.view(np.uint16)
-    else:
-        scale_step = scales.strides[0] // scales.itemsize
-    # A device is passed the vector's address, the simulator what it is read as.
-    kernel(
-        -(-n // (TILE_ROWS * shape.tiles)), shape.threads, x.view(np.uint32) if SIMULATED else x,
-        x.strides[0] // 4,
-        p.words, p.words.strides[0] // p.words.itemsize, scales, scale_step, p.tensor_scale, out, n, n, k,
-    )  # fmt: skip

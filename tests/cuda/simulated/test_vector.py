@@ -124,6 +124,21 @@ def test_strides_leading_axes_and_a_slice_of_rows():
     q, x = weight("nvfp4", 24, 96), np.random.default_rng(2).standard_normal((2, 1, 192)).astype(np.float32)
     check(q, x[..., ::2], Shape(1, 1))
     check(q[8:], x[:, :, 96:], Shape(1, 1))
+    four = np.random.default_rng(3).standard_normal((2, 2, 96)).astype(np.float32)
+    check(q, four.transpose(1, 0, 2), Shape(1, 1))
+
+
+def test_plans_are_kept_by_how_operands_lie(monkeypatch):
+    monkeypatch.setattr(vector, "usual_shape", lambda form, columns: Shape(1, 1))
+    q, x = weight("nvfp4", 20, 96), np.random.default_rng(4).standard_normal((2, 96)).astype(np.float32)
+    made = len(vector._plans)
+    first, again = vector.product(x, view(q)), vector.product(x + 0, view(q))
+    assert len(vector._plans) == made + 1
+    assert np.array_equal(first, again)
+    assert vector.product(x[1], view(q)).shape == (20,)
+    assert np.array_equal(vector.product(x[1], view(q)), first[1])
+    assert vector.product(x, x.T) is None
+    assert vector.product(view(q, (0, 1)), view(q)) is None
 
 
 @pytest.mark.parametrize(
