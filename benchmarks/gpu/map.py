@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from importlib.util import find_spec
-from itertools import product
 from typing import Any, NamedTuple
 
 import ml_dtypes
@@ -20,6 +19,16 @@ from gpu.dequantize import SAMPLE, VALUES, Stored, on_device, peer
 
 OF_COPY, OF_DENSE_COPY = 0.96, 0.95
 OF_TORCH = {"float32": 0.28, "bfloat16": 0.55}
+# Launches to compare with the usual ones.
+MORE = {
+    "nvfp4": ((16, 128, 0), (32, 256, 0), (32, 128, 8)),
+    "int8": ((16, 128, 0),),
+    "fp8_e4m3": ((32, 128, 8),),
+}
+BESIDE = {
+    "a row": ((8, 128, 0), (32, 128, 0)), "a column": ((16, 128, 0),),
+    "a float32 signal": ((4, 256, 0), (16, 256, 0)),
+}  # fmt: skip
 SAME = ("mxfp8", "mxfp8_e5m2", "mxfp6_e3m2", "mxfp4", "nvfp4", "int8", "int4", "fp8_e4m3")
 
 
@@ -55,8 +64,11 @@ def run(report: Any) -> None:
     dense_seconds = dense(report, cupy, size)
     for name in SAME[1:]:
         one = stored(cupy, name, size)
-        timed(report, f"{name} + {name} to {name}", same(cupy, name, np.add, [one, one]))
-        del one
+        work = same(cupy, name, np.add, [one, one])
+        timed(report, f"{name} + {name} to {name}", work)
+        if report.device and name in MORE:
+            variants(report, f"{name} + {name}", work, MORE[name])
+        del one, work
     unary(report, cupy, size)
     broadcast(report, cupy, size)
     general(report, cupy)
@@ -71,11 +83,15 @@ def added(report: Any, cupy: Any, size: int) -> float:
     seconds = timed(report, "mxfp8 + mxfp8 to mxfp8", work)
     report.bars("mxfp8 + mxfp8, of a copy", work.moved / seconds / report.copy_rate, OF_COPY)
     if report.device:
-        for values, threads, waves in product((8, 16, 32), (128, 256, 512), (0, 8)):
-            title = f"mxfp8 + mxfp8: {values} values a lane, {threads} threads, {waves} waves"
-            with setting(values, threads, waves):
-                timed(report, title, work)
+        variants(report, "mxfp8 + mxfp8", work, ((32, 64, 0), (32, 256, 0), (16, 256, 8)))
     return seconds
+
+
+def variants(report: Any, name: str, work: Work, choices: Iterable[tuple[int, int, int]]) -> None:
+    """The same work in other launches: values a lane, threads a block, waves."""
+    for values, threads, waves in choices:
+        with setting(values, threads, waves):
+            timed(report, f"{name}: {values} values a lane, {threads} threads, {waves} waves", work)
 
 
 def dense(report: Any, cupy: Any, size: int) -> float:
@@ -85,10 +101,7 @@ def dense(report: Any, cupy: Any, size: int) -> float:
     seconds = timed(report, "float32 + float32", work)
     report.bars("float32 + float32, of a copy", work.moved / seconds / report.copy_rate, OF_DENSE_COPY)
     if report.device:
-        for values, threads, waves in product((4, 8), (256, 512), (0, 8)):
-            title = f"float32 + float32: {values} values a lane, {threads} threads, {waves} waves"
-            with setting(values, threads, waves):
-                timed(report, title, work)
+        variants(report, "float32 + float32", work, ((4, 128, 0),))
     for name, function in (("exp", np.exp), ("gelu", aq.gelu.op.forward), ("sigmoid", aq.sigmoid.op.forward)):
         timed(report, f"{name} of float32", floats(cupy, function, [x], np.float32), exact=False)
     timed(report, "float32 > float32 to bool", floats(cupy, np.greater, [x, y], np.bool_))
@@ -124,7 +137,10 @@ def broadcast(report: Any, cupy: Any, size: int) -> None:
     rng = cupy.random.default_rng(0)
     for name, shape in (("a row", (columns,)), ("a column", (rows, 1)), ("a float32 signal", one.shape)):
         other = rng.standard_normal(shape, dtype=np.float32)
-        timed(report, f"mxfp8 + {name} to mxfp8", same(cupy, "mxfp8", np.add, [one, other]))
+        work = same(cupy, "mxfp8", np.add, [one, other])
+        timed(report, f"mxfp8 + {name} to mxfp8", work)
+        if report.device:
+            variants(report, f"mxfp8 + {name}", work, BESIDE[name])
         timed(report, f"mxfp8 + {name} to float32", into_floats(cupy, np.add, [one, other]))
 
 
@@ -151,7 +167,7 @@ def setting(values: int, threads: int, waves: int) -> Iterator[None]:
     before = maps.WISHES, maps.THREADS, maps.WAVES
     maps._launches.clear()
     maps.WISHES = dict.fromkeys(maps.WISHES, (values,))
-    maps.THREADS, maps.WAVES = threads, waves
+    maps.THREADS, maps.WAVES = dict.fromkeys(maps.THREADS, threads), waves
     try:
         yield
     finally:
@@ -180,7 +196,7 @@ def launch(work: Work) -> Callable[[], None]:
 
 def is_right(work: Work, exact: bool) -> bool:
     """Whether the first rows have the CPU's bits, or with functions of the library its values, nearly."""
-    rows = max(len(x) for x in work.sample)
+    rows = np.broadcast_shapes(*[x.shape for x in work.sample])[0]
     operands = [x.dequantize() if isinstance(x, QTensor) else x for x in work.sample]
     if work.scheme is None:
         with np.errstate(all="ignore"):

@@ -1,4 +1,8 @@
-"""A block of an op's result while it is in registers: what is measured of it, its codes four at a time."""
+"""A block of an op's result while it is in registers: what is measured of it, its codes a chunk at a time.
+
+A chunk is eight codes where they fit a word, else four. The scalar source decides every code; blocks that
+are certain to have the format's own limit, which are nearly all, take a quicker way to the same bits.
+"""
 
 from __future__ import annotations
 
@@ -8,14 +12,17 @@ from typing import Any
 import numpy as np
 
 from ..bind import scalar
-from ..codec import Codec
-from ..scalar.bits import INFINITY, MAGNITUDE, SIGN, ZERO, U, bits, real
-from .decode import is_e4m3
+from ..codec import Codec, ElementCodec
+from ..scalar.bits import INFINITY, MAGNITUDE, SIGN, ZERO, F, U, bits, bits_of, real
+from ..scalar.rules import divides, top_bits
 from .intrinsics import assembly
-from .quantize_block import encoder, scaler
-from .quantize_instructions import four_e4m3, four_e5m2
+from .quantize_block import scaler
+from .quantize_encode import always, certain, eight_encoder, four_encoder, quick_eight, quick_four
+from .quotient import UNIT, divisible
 
 Function = Callable[..., Any]
+NO_DRAWS = (ZERO, ZERO, ZERO, ZERO)
+WIDEST = 4  # bits of codes of which eight fit a word
 
 
 def needs_more(codec: Codec) -> bool:
@@ -70,78 +77,159 @@ def larger_magnitude(most, x):
 
 
 def quad_encoder(codec: Codec, converts: bool) -> Function:
-    """``encode(a, b, c, d, factor, limit) -> chunk``: four codes, the first in the lowest bits.
+    """``encode(a, b, c, d, factor, limit) -> chunk``: four codes of any block, the first in the lowest bits.
 
     Args:
         codec: Of the result.
         converts: Whether the device converts to E4M3 and E5M2.
     """
-    convert = conversion(codec) if converts else None
-    if convert is not None:
-        return converter(codec, convert)
-    encode, width = encoder(codec), codec.element.bits
-    one, two, three = U(width), U(2 * width), U(3 * width)
+    by_value, top = four_encoder(codec), top_bits(codec)
+    quick = quick_four(codec, converts) if certain(codec, converts) is always else None
+    has_quick, four = quick is not None, quick or never_quick
 
     @scalar
     def encode_quad(a, b, c, d, factor, limit):
-        low = U(encode(a, factor, limit, ZERO) | U(encode(b, factor, limit, ZERO) << one))
-        high = U(U(encode(c, factor, limit, ZERO) << two) | U(encode(d, factor, limit, ZERO) << three))
-        return U(low | high)
+        if has_quick and limit == top:
+            return four((a, b, c, d), factor, ZERO, ZERO)
+        return by_value((a, b, c, d), factor, limit, ZERO, ZERO)
 
     return encode_quad
 
 
-def conversion(codec: Codec) -> Function | None:
-    """The instructions that give four codes of an element format, if there are any."""
-    element = codec.element
-    if codec.nonfinite == "saturate" or element.kind != "minifloat" or element.bits != 8:
-        return None
-    if is_e4m3(element):
-        return four_e4m3
-    return four_e5m2 if (element.mantissa, element.bias, element.max_code) == (2, 15, 0x7B) else None
+@scalar
+def never_quick(values, factor, r0, r1):
+    """Never called: it stands where a codec has no quick way."""
+    return ZERO
 
 
-def converter(codec: Codec, convert: Function) -> Function:
-    """``encode(a, b, c, d, factor, limit)`` by instructions, which round as the scalar source does.
+def chunk_codes(codec: Codec) -> int:
+    """Codes of a chunk: the values that an encoder takes.
 
-    They saturate at the largest value: a smaller limit is for ``cutting_encoder``. A block that isn't finite
-    has the limit 0: whatever becomes of its NaN, its codes are 0.
+    Example:
+        >>> from autoq.kernels.codec import Codec, ElementCodec
+        >>> e2m1 = ElementCodec("e2m1", "minifloat", 4, 1, 1, 6.0, -6.0, 1.0, 7, False, -1)
+        >>> chunk_codes(Codec(e2m1, "ue8m0", "floor"))
+        8
     """
-    scaled = scaler(codec)
-
-    @scalar
-    def encode_quad(a, b, c, d, factor, limit):
-        chunk = convert(scaled(a, factor), scaled(b, factor), scaled(c, factor), scaled(d, factor))
-        return chunk if limit != ZERO else ZERO
-
-    return encode_quad
+    return chunk_size(codec.element)
 
 
-def cutting_encoder(codec: Codec, converts: bool) -> Function | None:
-    """The same for blocks whose limit is lower, which are rare; None where ``quad_encoder`` does them all."""
-    convert = conversion(codec) if converts else None
-    if convert is None:
+def chunk_size(element: ElementCodec) -> int:
+    """The same of an element format."""
+    return 8 if element.bits <= WIDEST else 4
+
+
+def chunk_encoder(codec: Codec) -> Function:
+    """``encode(values, factor, limit) -> chunk``: any values of any block, the first lowest."""
+    if chunk_codes(codec) == 4:
+        four = four_encoder(codec)
+
+        @scalar
+        def encode(values, factor, limit):
+            return four(values, factor, limit, ZERO, ZERO)
+
+    else:
+        eight = eight_encoder(codec)
+
+        @scalar
+        def encode(values, factor, limit):
+            return eight(values, factor, limit, NO_DRAWS)[0]
+
+    return encode
+
+
+def quick_encoder(codec: Codec, converts: bool) -> Function | None:
+    """``encode(values) -> chunk`` of values over the block's factor, where ``quick_test`` holds; or None.
+
+    Args:
+        codec: Of the result, which rounds to nearest.
+        converts: Whether the device converts to E4M3 and E5M2.
+    """
+    if codec.element.kind == "integer":
+        return whole_numbers(codec.element) if quick_integer(codec) else None
+    if divides(codec) and codec.nonfinite == "saturate":
+        return None  # the quotient of infinity isn't
+    scaled = codec._replace(scale="ue8m0", rule="floor")  # nothing is left but a product with 1
+    four, eight = quick_four(scaled, converts), quick_eight(scaled, converts)
+    if four is None or eight is None:
         return None
-    scaled = scaler(codec)
+    if chunk_codes(codec) == 4:
+
+        @scalar
+        def encode(values):
+            return four(values, UNIT, ZERO, ZERO)
+
+    else:
+
+        @scalar
+        def encode(values):
+            return eight(values, UNIT, NO_DRAWS)[0]
+
+    return encode
+
+
+def quick_test(codec: Codec, converts: bool) -> Function:
+    """``quickly(measured, factor, limit)``: whether ``quick_encoder`` holds for a block."""
+    sure, top, by_quotients = certain(codec, converts), top_bits(codec), divides(codec)
+    if codec.element.kind == "integer":
+        sure = below_half_a_step(codec)
 
     @scalar
-    def encode_quad(a, b, c, d, factor, limit):
-        reach = real(limit)
-        return convert(
-            within(scaled(a, factor), reach),
-            within(scaled(b, factor), reach),
-            within(scaled(c, factor), reach),
-            within(scaled(d, factor), reach),
-        )
+    def quickly(measured, factor, limit):
+        if limit != top or (by_quotients and not divisible(factor)):
+            return False
+        return sure(real(measured), factor)
 
-    return encode_quad
+    return quickly
 
 
-@assembly(
-    "{ .reg .f32 n, t; neg.f32 n, $2; min.f32 t, $1, $2; max.f32 $0, t, n; }",
-    ("float32",),
-    ("float32", "float32"),
-)
-def within(x, reach):
-    """``x`` limited to a magnitude."""
-    return np.float32(min(max(x, -reach), reach))
+def quick_integer(codec: Codec) -> bool:
+    """Whether integers have a quick way: as many of both signs, whole numbers once they are scaled."""
+    element = codec.element
+    return element.maximum == -element.minimum and codec.nonfinite == "propagate" and element.bits in (4, 8)
+
+
+def below_half_a_step(codec: Codec) -> Function:
+    """``sure(peak, factor)``: whether nothing rounds beyond the largest integer."""
+    scaled, bound = scaler(codec), F(codec.element.maximum + codec.element.step / 2)
+
+    @scalar
+    def sure(peak, factor):
+        return scaled(peak, factor) < bound
+
+    return sure
+
+
+def whole_numbers(element: ElementCodec) -> Function:
+    """``encode(values)``: scaled values rounded to integers by the float adder, as scalar/integer.py does.
+
+    What is added leaves the integer in the low bits, and half the codes on top, so that none is negative:
+    shifted to their places they are summed without a carry between them. ``rest`` undoes all that was added.
+    """
+    width, count = element.bits, chunk_size(element)
+    half = 1 << (width - 1)
+    magic = F((1.5 * 2.0**23 + half) * element.step)
+    base = int(bits_of(float(magic))) - half
+    rest = U(-sum(base << (width * k) for k in range(count)) & 0xFFFFFFFF)
+    signs = U(sum(half << (width * k) for k in range(count)))
+    shifts = tuple(U(width * k) for k in range(count))
+
+    @scalar
+    def code(t):
+        return bits(F(t + magic))
+
+    @scalar
+    def of_four(v):
+        low = U(code(v[0]) + U(code(v[1]) << shifts[1]))
+        high = U(U(code(v[2]) << shifts[2]) + U(code(v[3]) << shifts[3]))
+        return U(U(U(low + high) + rest) ^ signs)
+
+    @scalar
+    def of_eight(v):
+        a = U(code(v[0]) + U(code(v[1]) << shifts[1]))
+        b = U(U(code(v[2]) << shifts[2]) + U(code(v[3]) << shifts[3]))
+        c = U(U(code(v[4]) << shifts[4]) + U(code(v[5]) << shifts[5]))
+        d = U(U(code(v[6]) << shifts[6]) + U(code(v[7]) << shifts[7]))
+        return U(U(U(U(a + b) + U(c + d)) + rest) ^ signs)
+
+    return of_four if count == 4 else of_eight

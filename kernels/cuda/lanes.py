@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from .block import cutting_encoder
+from .encode_text import encoded, stored
 from .lines import (
     Lines,
     called,
@@ -15,9 +15,8 @@ from .lines import (
     single,
     whole_tensor,
 )
+from .octets import chunk_decoder
 from .task import HALVES, WORD, Input, Output, Task
-
-CODES = 4  # a call of a decoder or encoder
 
 
 def lanes_body(task: Task) -> Lines:
@@ -76,15 +75,23 @@ def _loaded(task: Task, each: Input) -> Lines:
         lines.append(f"{names} = {load}")
     if each.is_packed:
         level = f"t{at}" if each.kind.two_level else f"s{at}"
-        lines.append(f"z{at} = scale{at}(s{at}, {_lane_scale(task, each)}, {level})")
+        for group in range(_groups(task, each)):
+            lines.append(f"z{at}_{group} = scale{at}(s{at}, {_lane_scale(task, each, group)}, {level})")
     return lines
 
 
-def _lane_scale(task: Task, each: Input) -> str:
-    """The scale of a lane's values, all of one block."""
+def _groups(task: Task, each: Input) -> int:
+    """Blocks of a packed operand in a lane: one, of which it may be a part, or a few."""
     extent = each.moves[-1].extent
-    lanes = each._replace(moves=(*each.moves[:-1], each.moves[-1]._replace(extent=extent // task.values)))
-    return scale_number(task, lanes, "col")
+    return max(1, task.values // extent) if extent else 1
+
+
+def _lane_scale(task: Task, each: Input, group: int) -> str:
+    """The number of a scale of a lane's values."""
+    groups = _groups(task, each)
+    extent = max(each.moves[-1].extent // task.values, 1) if each.moves[-1].extent else 0
+    lanes = each._replace(moves=(*each.moves[:-1], each.moves[-1]._replace(extent=extent)))
+    return scale_number(task, lanes, "col" if groups == 1 else f"(col * {groups} + {group})")
 
 
 def words_a_lane(each: Input | Output, values: int) -> int:
@@ -109,10 +116,12 @@ def _decoded(task: Task, each: Input) -> Lines:
             lines.append(f"v{at}_{k}, v{at}_{k + 1} = pair{at}(r{at}_{k // 2})")
         return lines
     bits = each.kind.element.bits
-    for k in range(0, task.values, CODES):
-        names = ", ".join(f"q{at}_{k + i}" for i in range(CODES))
-        lines.append(f"{names} = quad{at}({_chunk(f'r{at}', k * bits, CODES * bits)})")
-        lines += [f"v{at}_{k + i} = F(q{at}_{k + i} * z{at})" for i in range(CODES)]
+    codes, _ = chunk_decoder(each.kind.element, task.converts)
+    share = task.values // _groups(task, each)
+    for k in range(0, task.values, codes):
+        names = ", ".join(f"q{at}_{k + i}" for i in range(codes))
+        lines.append(f"{names} = chunk{at}({_chunk(f'r{at}', k * bits, codes * bits)})")
+        lines += [f"v{at}_{k + i} = F(q{at}_{k + i} * z{at}_{(k + i) // share})" for i in range(codes)]
     return lines
 
 
@@ -129,12 +138,11 @@ def _written(task: Task) -> Lines:
     """Write the values ``y0``, ``y1``, … of a lane."""
     output = task.output
     if output.kind == "amax":
-        # Lanes beyond the last hold the first one's values, which don't change the maximum.
-        return [f"most, highest = note_finite(most, highest, y{k})" for k in range(task.values)]
+        return _measured(task.values)
     if output.is_packed:
-        return _encoded(task)
+        return encoded(task)
     if output.kind == "float32":
-        return _stored(output, task, [f"y{k}" for k in range(task.values)], "out")
+        return stored(task, [f"y{k}" for k in range(task.values)], "out")
     if output.kind == "bool":
         lines = [
             f"o{k} = {' | '.join(f'(U({1 << 8 * i}) if y{4 * k + i} else ZERO)' for i in range(4))}"
@@ -142,66 +150,14 @@ def _written(task: Task) -> Lines:
         ]
     else:
         lines = [f"o{k} = to_pair(y{2 * k}, y{2 * k + 1})" for k in range(task.values // 2)]
-    return lines + _stored(output, task, [f"o{k}" for k in range(len(lines))], "out")
+    return lines + stored(task, [f"o{k}" for k in range(len(lines))], "out")
 
 
-def _stored(output: Output, task: Task, names: list[str], pointer: str) -> Lines:
-    """Store words next to each other, as many at a time as can be."""
-    count = len(names)
-    width = next(width for width in (4, 2, 1) if count % width == 0)
-    lines = ["if active:", f"    here = at * {count}"]
-    for k in range(0, count, width):
-        values = ", ".join(names[k : k + width])
-        target = f"{pointer}, here + {k}, {values}"
-        lines.append(f"    store{width}({target})" if width > 1 else f"    {pointer}[here + {k}] = {values}")
-    return lines
+def _measured(values: int) -> Lines:
+    """The largest magnitudes: where all of a lane are finite, as nearly always, one comparison a value.
 
-
-def _encoded(task: Task) -> Lines:
-    """Measure the block, choose its scale, encode and store."""
-    output, bits = task.output, task.output.kind.element.bits
-    lanes = output.block // task.values
-    lines = []
-    if output.block:
-        lines.append("most, highest = ZERO, ZERO")
-        lines += [f"most, highest = note(most, highest, y{k})" for k in range(task.values)]
-        distance = 1
-        while distance < lanes:
-            lines.append(f"most = max(most, shuffle_xor(most, {distance}))")
-            if output.kind.nonfinite == "saturate":
-                lines.append(f"highest = max(highest, shuffle_xor(highest, {distance}))")
-            distance *= 2
-        lines.append("stored, factor, limit = choose(measured(most, highest), NOTHING, p, q, level)")
-    lines += _codes(task)
-    words = _packed(bits, task.values)
-    lines += [f"o{k} = {word}" for k, word in enumerate(words)]
-    lines += _stored(output, task, [f"o{k}" for k in range(len(words))], "words")
-    if output.block:
-        group = f" and at & {lanes - 1} == 0" if lanes > 1 else ""
-        number = divided(task, "at", lanes)
-        lines += [f"if active{group}:", f"    scales[{number}] = stored"]
-    return lines
-
-
-def _codes(task: Task) -> Lines:
-    """``d0``, ``d1``, …: chunks of four codes."""
-    calls = []
-    for k in range(0, task.values, CODES):
-        values = ", ".join(f"y{k + i}" for i in range(CODES))
-        calls.append((f"d{k // CODES} =", f"({values}, factor, limit)"))
-    usual = [f"{name} encode_quad{values}" for name, values in calls]
-    if cutting_encoder(task.output.kind, task.converts) is None:
-        return usual
-    rare = [f"{name} encode_rare{values}" for name, values in calls]
-    return ["if limit == TOP or limit == ZERO:", *indented(usual), "else:", *indented(rare)]
-
-
-def _packed(bits: int, values: int) -> list[str]:
-    """The words of a lane's codes, of chunks of four in ``d0``, ``d1``, …"""
-    words: list[list[str]] = [[] for _ in range(values * bits // WORD)]
-    for chunk in range(values // CODES):
-        word, shift = divmod(chunk * CODES * bits, WORD)
-        words[word].append(f"U(d{chunk} << U({shift}))" if shift else f"d{chunk}")
-        if shift + CODES * bits > WORD:
-            words[word + 1].append(f"U(d{chunk} >> U({WORD - shift}))")
-    return [f"U({' | '.join(parts)})" for parts in words]
+    Lanes beyond the last hold the first one's values, which don't change the maximum.
+    """
+    lines = ["peak = NOTHING", *[f"peak = larger_magnitude(peak, y{k})" for k in range(values)]]
+    lines += ["if bits(peak) < INFINITY:", "    most = max(most, bits(peak))", "else:"]
+    return lines + [f"    most, highest = note_finite(most, highest, y{k})" for k in range(values)]

@@ -96,9 +96,10 @@ def whole_tensor(task: Task) -> Lines:
     if task.output.kind.two_level:
         lines += ["if cuda.blockIdx.x == 0 and cuda.threadIdx.x == 0:", "    level_out[0] = level"]
     if not task.output.block:
-        lines.append(
-            "all_stored, factor, limit = choose(all_measured(amax[0], amax[1]), NOTHING, p, q, level)"
-        )
+        lines += [
+            "found = all_measured(amax[0], amax[1])",
+            "all_stored, factor, limit = choose(found, NOTHING, p, q, level)",
+        ]
         lines += ["if cuda.blockIdx.x == 0 and cuda.threadIdx.x == 0:", "    scales[0] = all_stored"]
     return lines
 

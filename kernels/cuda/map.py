@@ -17,7 +17,7 @@ from ...errors import ShapeError
 from ..codec import Codec
 from .arguments import Pick, arrays_of, picks_of, result_picks
 from .axes import Shape, Span, collapse, logical_shape, spans_of
-from .block import needs_more
+from .block import chunk_codes, needs_more
 from .decode import CONVERTS, decoding
 from .items import BLOCK
 from .launch import SIMULATED, Kernel, current_device, device_capability, grid, library
@@ -27,11 +27,15 @@ from .task import WORD, Input, Output, Task, moves_of, step_arguments
 from .trace import Expression
 
 Array = Any
-THREADS = 32 if SIMULATED else 256
-# Blocks a multiprocessor; 0 gives every lane a thread of its own.
-WAVES = 0
-# How many values a lane takes, best first, by the bits of the widest array's elements.
-WISHES = {32: (4, 8, 16), 16: (8, 16, 4), 8: (16, 8, 4)}
+# Threads a block, by the bits of the widest array's elements.
+THREADS = dict.fromkeys((32, 16, 8), 32) if SIMULATED else {32: 256, 16: 256, 8: 128}
+# Blocks a multiprocessor; 0 gives every lane a thread of its own. A warp that measures ends with an atomic
+# maximum in one place, so that few of them should.
+WAVES, MEASURING_WAVES = 0, 16
+# How many values a lane takes, best first, likewise.
+WISHES = {32: (4, 8, 16), 16: (8, 16, 4), 8: (32, 16, 8, 4)}
+# The most where an operand is a row of floats: the wider lanes are, the further apart they read in it.
+ALONG_ROWS = 16
 MOST_LANES = 32
 SMALL = 1 << 31
 
@@ -47,6 +51,7 @@ class Launch(NamedTuple):
         task: What it computes.
         kernel: It.
         blocks: How many blocks of threads.
+        threads: Threads a block.
         integers: What follows the arrays and numbers.
         picks: The operands' arrays that it takes.
         result: Likewise of the result; None where it writes none.
@@ -55,6 +60,7 @@ class Launch(NamedTuple):
     task: Task
     kernel: Kernel
     blocks: int
+    threads: int
     integers: tuple[int, ...]
     picks: tuple[Pick, ...]
     result: tuple[Pick, ...] | None
@@ -97,7 +103,7 @@ def mapped(expression: Expression, operands: Sequence[Any], numbers: Sequence[fl
     shape = logical_shape(out)
     if not prod(shape):
         return
-    key: tuple[Any, ...] = (expression, THREADS, WAVES, 0 if SIMULATED else current_device(), signature(out))
+    key: tuple[Any, ...] = (expression, 0 if SIMULATED else current_device(), signature(out))
     key += tuple([signature(operand) for operand in operands])
     found = _launches.get(key)
     if found is None:
@@ -198,7 +204,8 @@ def _planned(
     walked = [*spans, _result_spans(shape, output, out)]
     lengths, collapsed = collapse(shape, walked)
     aligned = out is None or alignment(getattr(out, "words", out)) == 0
-    wishes = _wishes(operands, output) if aligned else ()
+    widest, wishes = _wishes(operands, shape, output)
+    wishes = wishes if aligned else ()
     values = next((v for v in wishes if _fits(v, lengths, collapsed, operands, output)), 0)
     inputs = tuple(
         input_of(number, operand, own, values)
@@ -216,8 +223,11 @@ def _planned(
     small = max(count, last) < SMALL
     task = Task(expression, inputs, output, len(lengths), values, small, converts)
     integers = [count, *integers, *lengths[1:-1], *step_arguments(task, collapsed)]
-    blocks, picks = grid(count, THREADS, WAVES), picks_of(task)
-    return Launch(task, map_kernel(task), blocks, tuple(integers), picks, result_picks(task))
+    threads, waves = THREADS[widest], MEASURING_WAVES if output.kind == "amax" else WAVES
+    blocks = grid(count, threads, waves)
+    return Launch(
+        task, map_kernel(task), blocks, threads, tuple(integers), picks_of(task), result_picks(task)
+    )
 
 
 def _result_spans(shape: Shape, output: Output, out: Any) -> list[Span]:
@@ -227,12 +237,21 @@ def _result_spans(shape: Shape, output: Output, out: Any) -> list[Span]:
     return [Span(prod(shape[axis + 1 :])) for axis in range(len(shape))]
 
 
-def _wishes(operands: dict[int, Any], output: Output) -> tuple[int, ...]:
-    """How many values a lane should take, best first: 16 bytes of the widest array."""
-    widest = max(_bits(operand) for operand in operands.values())
-    if not output.is_packed and output.kind != "amax":
+def _wishes(operands: dict[int, Any], shape: Shape, output: Output) -> tuple[int, tuple[int, ...]]:
+    """Bits of the widest array's elements, and how many values a lane should take, best first.
+
+    Operands that are broadcast are in the cache: the others decide, if there are any.
+    """
+    size = prod(shape)
+    small = [x for x in operands.values() if prod(logical_shape(x)) < size]
+    whole = [x for x in operands.values() if prod(logical_shape(x)) == size] or small
+    widest = max(8, *(_bits(operand) for operand in whole))
+    if output.is_packed:
+        widest = min(widest, 16)
+    elif output.kind != "amax":
         widest = max(widest, {"float32": 32, "bool": 8}.get(output.kind, 16))
-    return WISHES[max(widest, 8)]
+    rows = any(not isinstance(x, Packed) and x.shape and x.shape[-1] != 1 for x in small)
+    return widest, tuple([v for v in WISHES[widest] if v <= ALONG_ROWS or not rows])
 
 
 def _bits(operand: Any) -> int:
@@ -248,23 +267,30 @@ def _fits(
     last = lengths[-1]
     if last % values:
         return False
-    if output.is_packed:
-        lanes, over = divmod(output.block, values)
-        if values * output.kind.element.bits % WORD or over or lanes > MOST_LANES or lanes & (lanes - 1):
-            return False
-        if output.block and last % output.block or last * output.kind.element.bits % WORD:
-            return False
+    if output.is_packed and not _fits_result(values, last, output):
+        return False
     for operand, own in zip(operands.values(), spans, strict=False):
         end = own[-1]
         if isinstance(operand, Packed):
             bits = operand.codec.element.bits
-            along = end.step == bits and values * bits % WORD == 0 and end.extent % values == 0
-            along = along or (end.step == bits and values * bits % WORD == 0 and not end.scale)
+            along = end.step == bits and values * bits % WORD == 0
+            along = along and (not end.scale or end.extent % values == 0 or values % end.extent == 0)
             if not along and (end.step or end.scale):
                 return False
         elif end.step not in (0, 1):
             return False
     return True
+
+
+def _fits_result(values: int, last: int, output: Output) -> bool:
+    """Whether lanes of so many values write whole words, and are whole blocks or a few share one."""
+    bits, block = output.kind.element.bits, output.block
+    if values * bits % WORD or last * bits % WORD or (block and last % block):
+        return False
+    if not block or (values % block == 0 and block % chunk_codes(output.kind) == 0):
+        return True
+    lanes, over = divmod(block, values)
+    return not over and lanes <= MOST_LANES and lanes & (lanes - 1) == 0
 
 
 def input_of(number: int, operand: Any, spans: list[Span], values: int = 0) -> Input:
@@ -295,4 +321,4 @@ def _launched(one: Launch, operands: Sequence[Any], out: Any, amax: Array, numbe
         arguments += arrays_of(one.result, (out,))
     if amax is not None:
         arguments.append(amax)
-    one.kernel(one.blocks, THREADS, *arguments, *numbers, *one.integers)
+    one.kernel(one.blocks, one.threads, *arguments, *numbers, *one.integers)

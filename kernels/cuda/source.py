@@ -12,20 +12,30 @@ from typing import Any
 import numpy as np
 
 from ..bind import scalar
-from ..scalar.bits import INFINITY, ZERO, F, U, real
-from ..scalar.rules import tensor_factors, top_bits
-from .block import block_measure, cutting_encoder, note_finite, noter, quad_encoder
+from ..scalar.bits import INFINITY, ZERO, F, U, bits, real
+from ..scalar.rules import tensor_factors
+from .block import (
+    block_measure,
+    chunk_encoder,
+    larger_magnitude,
+    note_finite,
+    noter,
+    quick_encoder,
+    quick_test,
+)
 from .compile import uses_cuda
-from .decode import from_halves, quad_decoder, to_bfloats, to_halves
+from .decode import from_halves, to_bfloats, to_halves
 from .functions import NAMES, as_float
 from .intrinsics import load2, load4, shuffle_xor, store2, store4
 from .items import items_body
 from .lanes import lanes_body
 from .launch import kernel
 from .lines import indented
+from .octets import chunk_decoder
 from .operand import code_reader, decoder, effective, float_reader, float_writer
-from .quantize_block import chooser, combiner, encoder
+from .quantize_block import chooser, combiner, encoder, scaler
 from .quantize_instructions import atomic_max
+from .quotient import over, reciprocal, signed_over
 from .task import HALVES, Input, Output, Task, parameters_of
 from .trace import source_of
 
@@ -57,8 +67,9 @@ def names_of(task: Task) -> Names:
     """What the text of a kernel names, besides the functions of its expression."""
     names: Names = {
         "cuda": None, "I": np.int64, "W": np.uint64, "F": F, "U": U, "ZERO": ZERO, "INFINITY": INFINITY,
-        "real": real, "load2": load2, "load4": load4, "store2": store2, "store4": store4,
+        "bits": bits, "real": real, "load2": load2, "load4": load4, "store2": store2, "store4": store4,
         "shuffle_xor": shuffle_xor, "atomic_max": atomic_max, "note_finite": note_finite,
+        "larger_magnitude": larger_magnitude, "reciprocal": reciprocal,
         "as_float": as_float,
     }  # fmt: skip
     for each in task.inputs:
@@ -74,7 +85,7 @@ def _reading(each: Input, task: Task) -> Names:
             "code": code_reader(element.bits),
             "scale": effective(each.kind),
             "decode": decoder(each.kind),
-            "quad": quad_decoder(element, task.converts),
+            "chunk": chunk_decoder(element, task.converts)[1],
         }
     if each.kind == "bool":
         return {"read": read_truth}
@@ -94,9 +105,11 @@ def _writing(output: Output, task: Task) -> Names:
             "all_measured": combiner(codec),
             "choose": chooser(codec),
             "encode": encoder(codec),
-            "encode_quad": quad_encoder(codec, task.converts),
-            "encode_rare": cutting_encoder(codec, task.converts),
-            "TOP": top_bits(codec),
+            "encode_chunk": chunk_encoder(codec),
+            "encode_quick": quick_encoder(codec, task.converts),
+            "quickly": quick_test(codec, task.converts),
+            "scaled": scaler(codec),
+            "over": over if codec.element.kind == "integer" else signed_over,
             "factors": tensor_factors(codec),
         }
     if output.kind in ("amax", "sum", "bool"):

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from autoq.kernels.cuda.block import quick_encoder
 from autoq.kernels.cuda.decode import CONVERTS, decoding
 from autoq.kernels.cuda.functions import OPERATIONS
 from autoq.kernels.cuda.scatter import add_kernel
@@ -14,6 +15,7 @@ from autoq.kernels.cuda.source import map_kernel
 from autoq.kernels.cuda.task import Input, Move, Output, Task
 from autoq.kernels.cuda.totals import Sum, sum_kernel
 from autoq.kernels.cuda.trace import Expression, traced
+from autoq.kernels.scalar.rules import divides
 from autoq.schemes import CATALOG, scheme
 from autoq.storage.plan import codec_of
 
@@ -56,6 +58,11 @@ def with_angles(task: Task) -> Any:
     return map_kernel(task)
 
 
+def with_remainders(task: Task) -> Any:
+    """A kernel that divides many values by one number."""
+    return map_kernel(task)
+
+
 def lanes(what: Expression, inputs: tuple[Input, ...], output: Output, values: int, converts: bool) -> Any:
     task = Task(what, inputs, output, len(inputs[0].moves), values, True, converts)
     needs = any(getattr(each.kind, "element", None) is not None for each in (*inputs, output)) and converts
@@ -68,7 +75,11 @@ def items(what: Expression, inputs: tuple[Input, ...], output: Output) -> Any:
 
 def same_scheme(name: str, values: int, width: int, converts: bool = True) -> Any:
     """Two operands of a scheme added to a result of the same."""
-    return lanes(ADD, (packed(0, name, width), packed(1, name, width)), result(name), values, converts)
+    entry = lanes(ADD, (packed(0, name, width), packed(1, name, width)), result(name), values, converts)
+    codec = codec_of(scheme(name))
+    if divides(codec) and quick_encoder(codec, converts) is not None:
+        return with_remainders, *entry[1:]
+    return entry
 
 
 def sums(threads: int, kept: int, *inputs: Input) -> Any:
@@ -87,14 +98,15 @@ ROW6 = packed(0, "mxfp6_e3m2", 0, *LINES)
 TILES = packed(0, "nvfp4_2d", 0, Move(True, 16), Move(True, 16, True, True))
 
 REPRESENTATIVES = [
-    same_scheme("mxfp8", 16, 4),
+    same_scheme("mxfp8", 32, 4),
     same_scheme("mxfp8", 16, 4, converts=False),
     same_scheme("mxfp8_e5m2", 16, 4),
-    same_scheme("mxfp6_e3m2", 16, 1),
-    same_scheme("mxfp4", 16, 2),
-    same_scheme("nvfp4", 16, 2),
-    same_scheme("int8", 8, 2),
-    same_scheme("fp8_e4m3", 16, 4),
+    same_scheme("mxfp6_e3m2", 32, 2),
+    same_scheme("mxfp4", 32, 4),
+    same_scheme("nvfp4", 32, 4),
+    same_scheme("int8", 32, 4),
+    same_scheme("int4", 32, 4),
+    same_scheme("fp8_e4m3", 32, 4),
     lanes(ADD, (dense(0, "float32", 4), dense(1, "float32", 4)), Output("float32"), 4, True),
     lanes(ADD, (dense(0, "float16", 4), dense(1, "bfloat16", 4)), Output("bfloat16"), 8, True),
     lanes(SCALED, (packed(0, "mxfp4", 1),), Output("float16"), 8, True),
@@ -121,6 +133,7 @@ _LIBRARY = "functions of the compiler's library contract where they say so"
 _ANGLES = "the library's way of taking large angles modulo a turn"
 ALLOWED = {
     "with_library": {"fma.": _LIBRARY},
+    "with_remainders": {"fma.": "exact remainders of quotients"},
     "with_angles": {"fma.": _LIBRARY, ".f64": _ANGLES, ".local": _ANGLES},
 }
 
