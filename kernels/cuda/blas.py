@@ -41,6 +41,10 @@ SIZES = {"float32": 4, "float64": 8}
 # cuBLAS's own numbers of these.
 HOST_POINTERS, DEVICE_POINTERS, DEFAULT_ALGORITHM = 0, 1, -1
 
+# Calls kept by how operands lie, and the most places that one keeps.
+MOST_CALLS, MOST_PLACES = 1024, 64
+_calls: dict[tuple[Any, ...], Calls] = {}
+
 _local = threading.local()
 
 
@@ -70,6 +74,26 @@ class Matrices(NamedTuple):
     array: Any
     transposed: bool
     step: int
+
+
+class Calls(NamedTuple):
+    """What cuBLAS is called with, but for pointers, and where each call's operands begin.
+
+    Attributes:
+        function: The name of the binding.
+        sizes: Which operand is transposed, and the sizes, after the handle.
+        right: What follows the right operand's pointer, which cuBLAS takes for the left one.
+        left: What follows the left operand's pointer.
+        result: What follows the result's pointer.
+        places: Of each call, bytes from the beginning of the left operand, the right one and the result.
+    """
+
+    function: str
+    sizes: tuple[int, ...]
+    right: tuple[int, ...]
+    left: tuple[int, ...]
+    result: tuple[int, ...]
+    places: Sequence[tuple[int, int, int]]
 
 
 class Axis(NamedTuple):
@@ -137,10 +161,17 @@ def gemm(
     if not available():
         _by_arrays(a, b, out, alpha, accumulate)
         return
-    left, right = matrices(a), matrices(b)
-    batch, offsets = _walk(left.array, right.array, out)
-    for at in offsets:
-        _gemm(left, right, out, batch, at, alpha, accumulate, precision)
+    key = a.shape, a.strides, b.shape, b.strides, out.shape, a.dtype, out.dtype, precision
+    calls = _calls.get(key)
+    if calls is None:
+        left, right = matrices(a), matrices(b)
+        calls = calls_of(left, right, out, precision)
+        if left.array is a and right.array is b and len(calls.places) <= MOST_PLACES:
+            if len(_calls) >= MOST_CALLS:
+                _calls.clear()
+            _calls[key] = calls
+        a, b = left.array, right.array
+    _run(calls, a, b, out, alpha, accumulate)
 
 
 def matrices(x: Any) -> Matrices:
@@ -211,39 +242,37 @@ def joined(axes: Sequence[Axis]) -> list[Axis]:
     return found
 
 
-def _gemm(
-    a: Matrices,
-    b: Matrices,
-    out: Any,
-    batch: Axis,
-    at: tuple[int, int, int],
-    alpha: Any,
-    accumulate: bool,
-    precision: str,
-) -> None:
-    """One call of cuBLAS. Its columns are our rows: it computes the transpose of the product."""
+def calls_of(a: Matrices, b: Matrices, out: Any, precision: str) -> Calls:
+    """The calls of a product. cuBLAS's columns are our rows: it computes the transpose of the product."""
+    batch, offsets = _walk(a.array, b.array, out)
     m, n, k = out.shape[-2], out.shape[-1], a.array.shape[-1]
     if batch.b == 0 and not a.transposed and batch.a == m * a.step and batch.out == m * n:
         m, batch = m * batch.size, Axis(1, 0, 0, 0)  # a shared matrix: all rows in one product
+    wide = "_64" if max(m, n, k, a.step, b.step) > MOST_INT else ""
+    kind, result = data_type(a.array.dtype), data_type(out.dtype)
+    compute, many = _compute(a.array.dtype, precision), batch.size > 1
+    sizes = [x.dtype.itemsize for x in (a.array, b.array, out)]
+    return Calls(
+        ("gemm_strided_batched_ex" if many else "gemm_ex") + wide,
+        (int(b.transposed), int(a.transposed), n, m, k),
+        (kind, b.step, batch.b) if many else (kind, b.step),
+        (kind, a.step, batch.a) if many else (kind, a.step),
+        (result, n, *((batch.out, batch.size) if many else ()), compute, DEFAULT_ALGORITHM),
+        [(x * sizes[0], y * sizes[1], z * sizes[2]) for x, y, z in offsets],
+    )
+
+
+def _run(calls: Calls, a: Any, b: Any, out: Any, alpha: Any, accumulate: bool) -> None:
+    """Call cuBLAS."""
     current = handle()
     workspace = prepare(current)
     alpha_at, beta_at, keep = _factors(current, out, alpha, accumulate)
-    kind, result = data_type(a.array.dtype), data_type(out.dtype)
-    (a_at, b_at, out_at) = (
-        x.data.ptr + x.dtype.itemsize * i for x, i in zip((a.array, b.array, out), at, strict=True)
-    )
-    compute, cublas = _compute(a.array.dtype, precision), current.library
-    wide = "_64" if max(m, n, k, a.step, b.step) > MOST_INT else ""
-    sides = (int(b.transposed), int(a.transposed))
-    if batch.size == 1:
-        getattr(cublas, "gemm_ex" + wide)(
-            current.number, *sides, n, m, k, alpha_at, b_at, kind, b.step, a_at, kind, a.step,
-            beta_at, out_at, result, n, compute, DEFAULT_ALGORITHM,
-        )  # fmt: skip
-    else:
-        getattr(cublas, "gemm_strided_batched_ex" + wide)(
-            current.number, *sides, n, m, k, alpha_at, b_at, kind, b.step, batch.b, a_at, kind, a.step,
-            batch.a, beta_at, out_at, result, n, batch.out, batch.size, compute, DEFAULT_ALGORITHM,
+    function, number = getattr(current.library, calls.function), current.number
+    left, right, result = a.data.ptr, b.data.ptr, out.data.ptr
+    for x, y, z in calls.places:
+        function(
+            number, *calls.sizes, alpha_at, right + y, *calls.right, left + x, *calls.left,
+            beta_at, result + z, *calls.result,
         )  # fmt: skip
     del workspace, keep
 

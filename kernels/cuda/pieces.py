@@ -46,7 +46,10 @@ class View(NamedTuple):
     @property
     def shape(self) -> tuple[int, ...]:
         """The shape after the axes are reordered."""
-        return tuple(self.packed.shape[axis] for axis in self.order)
+        shape, order = self.packed.shape, self.order
+        if len(order) == 2:
+            return shape[order[0]], shape[order[1]]
+        return tuple(shape[axis] for axis in order)
 
 
 Operand = Any  # a View, or an array of floats
