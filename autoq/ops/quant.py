@@ -9,6 +9,7 @@ import numpy as np
 from autoq.devices import device_of, to_device
 from autoq.ops.saturation import saturated
 from autoq.storage import QTensor
+from autoq.storage.inputs import converted
 from autoq.tape.op import Op, register
 
 if TYPE_CHECKING:
@@ -51,11 +52,11 @@ def _dequantize(x: Any, *, dtype: Any = np.float32) -> np.ndarray:
         >>> aq.dequantize(aq.quantize(aq.tensor([1.0, 0.3]), aq.mxfp4))
         tensor([1.   0.25], float32)
     """
-    return x.dequantize(dtype) if isinstance(x, QTensor) else x.astype(dtype)
+    return x.dequantize(dtype) if isinstance(x, QTensor) else converted(x, dtype, copy=True)
 
 
-def _astype(x: Any, *, dtype: Any) -> np.ndarray:
-    return x.astype(dtype)
+def _astype(x: Any, *, dtype: Any) -> Any:
+    return converted(x, dtype, copy=True)
 
 
 def _to_device(x: Any, *, device: str) -> Any:

@@ -14,7 +14,7 @@ from ..errors import DTypeError
 from ..recording import key_for_kernel
 from ..schemes import QuantScheme
 from .encoding import Packed
-from .inputs import FLOAT32, FLOATS
+from .inputs import FLOAT32, FLOATS, as_float32
 from .layout import Array, Shape, words_shape
 from .plan import codec_of, plan_of
 
@@ -26,6 +26,7 @@ MODULES = {
     "unpack": "pack",
     "first_nonfinite": "measure",
     "add_at": "scatter",
+    "cast": "casts",
 }
 # What the kernels read and write themselves; float64 goes through float32.
 KERNEL_FLOATS = ("float32", "float16", "bfloat16")
@@ -52,7 +53,7 @@ def encode(x: Array, scheme: QuantScheme, grid: Shape, options: dict[str, Any]) 
             None if plan.tensor_scale is None else xp.empty((), FLOAT32),
         )
         _kernel("quantize")(
-            x if x.dtype.name in KERNEL_FLOATS else x.astype(FLOAT32),
+            x if x.dtype.name in KERNEL_FLOATS else cast(x, FLOAT32),
             codec_of(scheme, given is not None),
             plan.extents,
             *out,
@@ -101,7 +102,7 @@ def decode(
         target = result if result.dtype.name in KERNEL_FLOATS else xp.empty(shape, FLOAT32)
         _kernel("dequantize")(words, scales, tensor_scale, plan.codec, plan.extents, target)
         if target is not result:
-            result[...] = target
+            result[...] = cast(target, result.dtype)
     if OBSERVERS:
         launched("dequantize", result.size)
     return result
@@ -148,12 +149,28 @@ def add_at(x: Array, index: Any, values: Any) -> None:
         elif x.dtype == np.float64:
             xp.add.at(x, index, xp.asarray(values, np.float64))
         else:
-            whole = xp.ascontiguousarray(x, FLOAT32)
+            whole = as_float32(x)
             places = xp.arange(x.size).reshape(x.shape)[index]
             given = xp.broadcast_to(xp.asarray(values, FLOAT32), places.shape)
             _kernel("add_at")(whole.reshape(-1), places, xp.ascontiguousarray(given))
             if whole is not x:
                 x[...] = whole.reshape(x.shape)
+
+
+def cast(x: Array, dtype: Any) -> Array:
+    """Floats of a CuPy array in another float dtype, with NumPy's bits, in a new array.
+
+    Those below the normal numbers among them, which CuPy's casts make 0.
+    """
+    xp, turned = array_namespace(x), x.flags.f_contiguous and not x.flags.c_contiguous
+    with using_device(device_of(x)):
+        source = x.T if turned else x
+        out = xp.empty(source.shape, dtype)
+        if x.size:
+            _kernel("cast")(source, out)
+    if OBSERVERS:
+        launched("cast", x.size)
+    return out.T if turned else out
 
 
 def set_at(x: Array, index: Any, values: Any) -> None:

@@ -47,7 +47,7 @@ def float32_rows(x: Array, rows: int) -> Iterator[tuple[int, Array]]:
 def as_float32(x: Array) -> Array:
     """``x`` as contiguous float32; magnitudes beyond it become infinite."""
     if on_gpu(x):
-        return array_namespace(x).asarray(x, FLOAT32, order="C")
+        return array_namespace(x).ascontiguousarray(converted(x, FLOAT32))
     with np.errstate(over="ignore"):
         return np.asarray(x, FLOAT32, order="C")
 
@@ -55,7 +55,27 @@ def as_float32(x: Array) -> Array:
 def cast(x: Array, dtype: Any) -> Array:
     """``x`` as ``dtype``; magnitudes beyond it become infinite."""
     with np.errstate(over="ignore"):
-        return x.astype(dtype, copy=False)
+        return converted(x, dtype)
+
+
+def converted(x: Array, dtype: Any, copy: bool = False) -> Array:
+    """An array in another dtype, itself where it has it unless ``copy``; floats on a GPU with NumPy's bits.
+
+    Example:
+        >>> converted(np.ones(2, np.float16), np.float32)
+        array([1., 1.], dtype=float32)
+    """
+    if x.__class__ is np.ndarray or not on_gpu(x):
+        return x.astype(dtype, copy=copy)
+    if x.dtype == dtype:
+        return x.copy() if copy else x
+    dtype = np.dtype(dtype)
+    if x.dtype.name in FLOATS and dtype.name in FLOATS:
+        from .device import cast
+
+        return cast(x, dtype)
+    found: Array = x.astype(dtype)
+    return found
 
 
 def refuse_nonfinite(x: Array, scheme: QuantScheme) -> None:

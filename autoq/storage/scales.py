@@ -31,7 +31,9 @@ def effective_scales(scales: Array, tensor_scale: Any, scheme: QuantScheme) -> A
 def _decoded(scales: Array, scheme: QuantScheme) -> Array:
     """float32 values of stored scales on a GPU."""
     if not scheme.scale_format.coded:
-        return scales.astype(np.float32)
+        from .inputs import converted
+
+        return converted(scales, np.float32, copy=True)
     return _values_on(scheme, device_of(scales))[scales]
 
 

@@ -21,6 +21,7 @@ from autoq.devices import (
 from autoq.errors import AutoqError, DTypeError, ShapeError, UndifferentiableError
 from autoq.schemes import QuantScheme
 from autoq.storage import QTensor
+from autoq.storage.inputs import converted
 from autoq.storage.tiles import map_tiles
 from autoq.tape.accelerated import forward_on_device
 from autoq.tape.node import Node
@@ -181,7 +182,7 @@ def decoded(x: Any, dtype: np.dtype[Any]) -> Any:
         return value
     if value.__class__ is QTensor:
         return value.dequantize(dtype)
-    return value if value.dtype == bool_ else value.astype(dtype, copy=False)
+    return value if value.dtype == bool_ else converted(value, dtype)
 
 
 def as_floats(x: Any, dtype: np.dtype[Any]) -> Any:
@@ -197,13 +198,13 @@ def encoded(value: np.ndarray, out_type: TensorType, reduced_last: bool = False)
     dtype = out_type.dtype
     if isinstance(dtype, QuantScheme):
         if value.ndim == 0:
-            return value.astype(float32, copy=False), TensorType(float32, out_type.propagation)
+            return converted(value, float32), TensorType(float32, out_type.propagation)
         if reduced_last:
-            return value.astype(float32, copy=False), TensorType(float32, INHIBIT)
+            return converted(value, float32), TensorType(float32, INHIBIT)
         packed = QTensor.encode(value, dtype.innermost(value.ndim))
         return packed, TensorType(packed.scheme, out_type.propagation)
     if value.dtype is not dtype:
-        value = value.astype(dtype, copy=False)
+        value = converted(value, dtype)
     return value, out_type
 
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from autoq.context import current
 from autoq.errors import DTypeError
 from autoq.storage import QTensor
+from autoq.storage.inputs import converted
 from autoq.storage.update import updated
 from autoq.tape.apply import apply, bind_kind, decoded, on_device, one_device, output
 from autoq.tape.node import compute_dtype
@@ -90,7 +91,7 @@ def run_update(op: Op, operands: tuple[Any, ...], static: dict[str, Any], out_dt
     else:
         compute = compute_dtype(floats)
         value = op.forward(decoded(target, compute), decoded(values, compute), **static)
-        value = value.astype(kind.dtype, copy=False)
+        value = converted(value, kind.dtype)
     out = output(op, operands, static, value, kind, compute_dtype(floats), current())
     return out if out_dtype is None else out.astype(out_dtype)
 

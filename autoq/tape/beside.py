@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from autoq.devices import array_namespace, device_of, on_gpu, to_device, using_device
+from autoq.storage.inputs import converted
 from autoq.tape.accelerated import raw_on_device
 from autoq.tape.op import REGISTRY
 from autoq.types import float32, float64
@@ -50,9 +51,9 @@ def copied_beside(data: Any, dtype: Any, other: Any) -> Any:
     device = device_of(array)
     made = to_device(data if on_gpu(data) else np.array(data, dtype), device)
     if device == "cpu":
-        return made.astype(dtype, copy=False)
+        return converted(made, dtype)
     with using_device(device):
-        return made.astype(dtype) if made is data else made.astype(dtype, copy=False)
+        return converted(made, dtype, copy=made is data)
 
 
 def frozen(array: Any) -> bool:
@@ -78,4 +79,4 @@ def added(a: Any, b: Any) -> Any:
     if not on_gpu(a):
         # Of arrays without axes NumPy makes a scalar, which `+=` would not change.
         return np.asarray(np.add(a, b, dtype=dtype))
-    return raw_on_device(REGISTRY["add"], a.astype(dtype, copy=False), b.astype(dtype, copy=False))
+    return raw_on_device(REGISTRY["add"], converted(a, dtype), converted(b, dtype))

@@ -10,6 +10,7 @@ import numpy as np
 from autoq.context import using
 from autoq.devices import is_array
 from autoq.errors import DTypeError, ShapeError
+from autoq.storage.inputs import converted
 from autoq.tape.apply import apply, as_array, as_operand
 from autoq.tape.beside import added, copied_beside, frozen
 from autoq.tape.node import Node
@@ -42,7 +43,7 @@ def passed(place: Node | Tensor, g: Any, create_graph: bool) -> Any:
 def _shown(g: np.ndarray, dtype: Any) -> AutodiffTensor:
     """What a hook sees of an array: a tensor whose in-place changes don't reach it."""
     if g.__class__ is not np.ndarray:
-        return tensor_of(g.astype(dtype))  # CuPy has no read-only views
+        return tensor_of(converted(g, dtype, copy=True))  # CuPy has no read-only views
     view = g.astype(dtype, copy=False).view()
     view.flags.writeable = False
     return tensor_of(view)
@@ -81,4 +82,4 @@ def add_to_grad(leaf: Tensor, g: Any) -> None:
         g = added(leaf._grad._value, g)
     elif not g.flags.owndata or frozen(g):
         g = g.copy()
-    leaf._grad = tensor_of(as_array(g.astype(dtype, copy=False)))
+    leaf._grad = tensor_of(as_array(converted(g, dtype)))

@@ -14,6 +14,7 @@ from autoq.context import current
 from autoq.devices import SEVERAL, device_of, memory_error, on_gpu, using_device
 from autoq.errors import AutoqError, GradientError, ShapeError, UndifferentiableError
 from autoq.tape.accelerated import raw_on_device, rule_on_device
+from autoq.storage.inputs import converted
 from autoq.tape.apply import apply, decoded
 from autoq.tape.beside import added, copied_beside, filled, held
 from autoq.tape.delivery import add_to_grad, passed, tensor_of
@@ -173,7 +174,7 @@ def _ordered(roots: Iterable[Any], since: int) -> list[Node]:
 def _raw_step(node: Node, g: Any, grads: Gradients, owned: set[Any]) -> None:
     """Apply a node's rules to raw arrays and hand the results to its parents."""
     if g.dtype is not node.compute:
-        g = g.astype(node.compute, copy=False)
+        g = converted(g, node.compute)
     F = RAW_ON_DEVICE if g.__class__ is not np.ndarray and on_gpu(g) else RAW
     values: dict[int, Any] = {}
     rules = node.op.rules
@@ -191,7 +192,7 @@ def _raw_step(node: Node, g: Any, grads: Gradients, owned: set[Any]) -> None:
         if d.shape != shape:
             d = unbroadcast(d, shape)
         if d.dtype is not dtype:
-            d = d.astype(dtype, copy=False)
+            d = converted(d, dtype)
         if parent in grads:
             _accumulate(grads, owned, parent, d)
         else:

@@ -9,6 +9,7 @@ from autoq.devices import device_of, to_device, two_devices
 from autoq.errors import DTypeError, GradientError, ShapeError
 from autoq.schemes import QuantScheme
 from autoq.storage import QTensor
+from autoq.storage.inputs import converted
 from autoq.storage.update import updated, write
 from autoq.tape.apply import apply, plain
 from autoq.tape.beside import frozen, held
@@ -50,7 +51,8 @@ class InPlace(Methods):
             values = _placed("x[...] = v", _fitting("x[...] = v", data, self), self)
             self._value = updated(self._value, plain(index), values)
         else:
-            values = _placed("x[...] = v", _fitting("x[...] = v", data, self), self).astype(self._value.dtype)
+            values = _placed("x[...] = v", _fitting("x[...] = v", data, self), self)
+            values = converted(values, self._value.dtype, copy=True)
             if frozen(self._value):
                 self._value = self._value.copy()
             write(self._value, plain(index), values)

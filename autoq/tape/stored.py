@@ -11,6 +11,7 @@ from autoq.devices import array_namespace, device_of, is_array, on_gpu, to_devic
 from autoq.errors import ArgumentError, DTypeError
 from autoq.schemes import QuantScheme
 from autoq.storage import QTensor
+from autoq.storage.inputs import converted
 from autoq.types import FLOATS, as_dtype, float32
 
 
@@ -119,4 +120,4 @@ def stored(data: Any, dtype: Any) -> Any:
     array = array_of(data)
     if isinstance(dtype, QuantScheme):
         return QTensor.quantize(array if array.dtype in FLOATS else array.astype(float32), dtype)
-    return array.astype(dtype)
+    return converted(array, dtype, copy=True)

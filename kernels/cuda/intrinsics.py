@@ -14,7 +14,10 @@ import numpy as np
 
 from .compile import instruction
 
-CODES = {"float32": "f", "uint32": "r", "int32": "r", "uint16": "h", "uint64": "l", "int64": "l"}
+CODES = {
+    **{"float32": "f", "float64": "d", "uint16": "h"},
+    **{"uint32": "r", "int32": "r", "uint64": "l", "int64": "l"},
+}
 Function = Callable[..., Any]
 
 
@@ -218,6 +221,13 @@ def to_half(x):
     """The bits of a float32 rounded to float16, to nearest, ties to even."""
     with np.errstate(over="ignore"):
         return np.float32(x).astype(np.float16).view(np.uint16)
+
+
+@assembly("cvt.rn.f16.f64 $0, $1;", ("uint16",), ("float64",))
+def half_of_double(x):
+    """The bits of a float64 rounded to float16 at once, to nearest, ties to even."""
+    with np.errstate(over="ignore"):
+        return np.float64(x).astype(np.float16).view(np.uint16)
 
 
 @assembly("{ .reg .b32 t; mov.b32 t, {0, $1}; mov.b32 $0, t; }", ("float32",), ("uint16",))

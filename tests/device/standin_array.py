@@ -67,6 +67,19 @@ def computed(function: Any, *args: Any, **kwargs: Any) -> Any:
         return out
 
 
+def cast(array: np.ndarray, dtype: Any, order: str = "K") -> np.ndarray:
+    """A copy in another dtype; among floats, float32 numbers below the normal ones become 0, as by CuPy."""
+    with np.errstate(all="ignore"):
+        made = array.astype(dtype, order=order)
+        narrow = [
+            np.dtype(np.float32) in (array.dtype, made.dtype),
+            array.dtype.kind == made.dtype.kind == "f",
+        ]
+        if all(narrow) and array.dtype != made.dtype:
+            made[np.abs(made) < np.finfo(np.float32).tiny] *= 0
+    return made
+
+
 class ndarray:  # noqa: N801
     """What stands for ``cupy.ndarray``."""
 
@@ -219,9 +232,10 @@ class ndarray:  # noqa: N801
     def __setitem__(self, index: Any, value: Any) -> None:
         if isinstance(value, np.ndarray) and value.ndim:
             raise ValueError("non-scalar numpy.ndarray cannot be used for fill")
+        given = value if isinstance(value, np.ndarray) else unwrap(value)
         with np.errstate(all="ignore"):
             self._array[host_index(index, self.shape, masks=False)] = (
-                value if isinstance(value, np.ndarray) else unwrap(value)
+                cast(given, self.dtype) if isinstance(value, ndarray) else given
             )
 
     # Methods
@@ -231,8 +245,7 @@ class ndarray:  # noqa: N801
     ) -> Any:
         if not copy and self.dtype == dtype:
             return self
-        with np.errstate(all="ignore"):
-            return self._view(self._array.astype(dtype, order=order))
+        return self._view(cast(self._array, dtype, order))
 
     def view(self, dtype: Any = None) -> ndarray:
         return self._view(self._array.view() if dtype is None else self._array.view(dtype))

@@ -177,6 +177,14 @@ def add_at(out: Any, places: Any, values: Any) -> None:
     np.add.at(out._array, places._array.reshape(-1), values._array.reshape(-1))
 
 
+def cast(x: Any, out: Any) -> None:
+    """As ``autoq.kernels.cuda.casts.cast``."""
+    LAUNCHES.append("cast")
+    assert out.flags.c_contiguous
+    with np.errstate(over="ignore"):
+        out._array[...] = x._array
+
+
 def _amax(x: np.ndarray) -> Any:
     return kernels().amax(x.reshape(-1)) if x.size else 0.0
 
@@ -205,6 +213,7 @@ MODULES = {
     "quantize": {"quantize": quantize},
     "dequantize": {"dequantize": dequantize},
     "scatter": {"add_at": add_at},
+    "casts": {"cast": cast},
     "pack": {"pack": pack, "unpack": unpack},
     "measure": {"amax": amax, "first_nonfinite": first_nonfinite},
     **UPDATES,

@@ -5,4 +5,5 @@ from autoq.ops.on_device import losses as losses
 from autoq.ops.on_device import products as products
 from autoq.ops.on_device import reduce as reduce
 from autoq.ops.on_device import rows as rows
+from autoq.ops.on_device import scans as scans
 from autoq.ops.on_device import scatter as scatter
