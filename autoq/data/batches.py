@@ -7,8 +7,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from autoq.devices import on_gpu
 from autoq.errors import ArgumentError, DTypeError, ShapeError
 from autoq.random import Generator
+from autoq.tape.apply import plain
 
 
 class Split(NamedTuple):
@@ -21,10 +23,10 @@ class Split(NamedTuple):
         test_y: ``(rows, ...)`` or None.
     """
 
-    train_x: np.ndarray
-    train_y: np.ndarray | None
-    test_x: np.ndarray
-    test_y: np.ndarray | None
+    train_x: Any
+    train_y: Any
+    test_x: Any
+    test_y: Any
 
 
 class Batches:
@@ -33,7 +35,7 @@ class Batches:
     The order of an epoch depends on the generator's seed and its number alone: to resume, set ``epoch``.
 
     Args:
-        x: Rows along the first axis, ``(rows, ...)``.
+        x: Rows along the first axis, ``(rows, ...)``. Those on a GPU stay there, and so do their batches.
         y: What belongs to the rows, ``(rows, ...)``; without it, batches are arrays instead of pairs.
         batch_size: Rows of a batch; the last one may have fewer.
         rng: Generator whose seed orders the rows; not needed with ``shuffle=False``.
@@ -124,9 +126,10 @@ def split(x: Any, y: Any, fraction: float, rng: Generator | None = None) -> Spli
     return Split(x[train], y[train], x[test], y[test])
 
 
-def _array(owner: str, name: str, data: Any) -> np.ndarray:
+def _array(owner: str, name: str, data: Any) -> Any:
+    data = plain(data)
     try:
-        array = np.asarray(data)
+        array = data if on_gpu(data) else np.asarray(data)
     except ValueError:
         raise ShapeError(
             f"{owner}: the rows of {name} have unequal lengths.", "rows of one shape", "Pad or cut the rows."
@@ -140,7 +143,7 @@ def _array(owner: str, name: str, data: Any) -> np.ndarray:
     return array
 
 
-def _rows(owner: str, x: Any, y: Any) -> tuple[np.ndarray, np.ndarray | None]:
+def _rows(owner: str, x: Any, y: Any) -> tuple[Any, Any]:
     x = _array(owner, "x", x)
     y = None if y is None else _array(owner, "y", y)
     if x.ndim == 0 or len(x) == 0:

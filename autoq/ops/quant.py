@@ -33,11 +33,11 @@ def _kept(values: tuple[Any, ...], static: dict[str, Any]) -> dict[str, Any]:
     return {"kept": np.packbits(~saturated(x, packed, static.get("scales")))}
 
 
-def _straight_through(F: Any, g: Any, kept: np.ndarray | None, x_shape: tuple[int, ...]) -> Any:
+def _straight_through(F: Any, g: Any, kept: Any, x_shape: tuple[int, ...]) -> Any:
     if kept is None:
         return g
     size = int(np.prod(x_shape, dtype=np.int64))
-    return g * np.unpackbits(kept, count=size).reshape(x_shape).astype(np.float32)
+    return g * np.unpackbits(kept)[:size].reshape(x_shape).astype(np.float32)
 
 
 def _dequantize(x: Any, *, dtype: Any = np.float32) -> np.ndarray:

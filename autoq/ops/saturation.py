@@ -6,19 +6,23 @@ from typing import Any
 
 import numpy as np
 
+from autoq.devices import on_gpu
+from autoq.ops.axes import along
 from autoq.schemes import ElementFormat, QuantScheme
 from autoq.storage import QTensor
 from autoq.storage.convert import effective_scales
+from autoq.storage.inputs import converted
 
 F = np.float32
+EXPONENT_BIAS = 127  # of ue8m0
 NVFP4_TOP = F(2688)  # 6 · 448: the largest element times the largest block scale
 
 
-def saturated(x: np.ndarray, packed: QTensor, scales: Any = None) -> np.ndarray:
+def saturated(x: Any, packed: QTensor, scales: Any = None) -> Any:
     """Where rounding without the upper limit would give a magnitude above the largest code.
 
     Args:
-        x: What was encoded, floats of shape (...).
+        x: What was encoded, floats of shape (...), on any device.
         packed: The encoded tensor, contiguous, of the same shape.
         scales: The given scales, if there were any.
 
@@ -33,7 +37,7 @@ def saturated(x: np.ndarray, packed: QTensor, scales: Any = None) -> np.ndarray:
         array([ True,  True, False])
     """
     with np.errstate(all="ignore"):
-        quotient = _quotient(np.asarray(x, F), packed, scales)
+        quotient = _quotient(converted(x if on_gpu(x) else np.asarray(x), F), packed, scales)
         low, high, low_tie, high_tie = limits(packed.scheme.element_format)
         above = quotient >= high if high_tie else quotient > high
         below = quotient <= low if low_tie else quotient < low
@@ -61,23 +65,28 @@ def limits(element: ElementFormat) -> tuple[np.float32, np.float32, bool, bool]:
     return low, high, bool(code_of[float(bottom)] & 1), bool(code_of[float(top)] & 1)
 
 
-def _quotient(x: np.ndarray, packed: QTensor, scales: Any) -> np.ndarray:
+def _quotient(x: Any, packed: QTensor, scales: Any) -> Any:
     """What the element encoder rounds, in the arithmetic of the scheme's rule (formats, A3-A5)."""
     scheme = packed.scheme
-    stored = scheme.scale_format.decode(packed.scales).astype(F, copy=False)
     if scheme.scale == "ue8m0":
-        return np.ldexp(x, -np.log2(spread(stored, x.shape, scheme)).astype(np.int32))
+        return np.ldexp(x, spread(EXPONENT_BIAS - packed.scales.astype(np.int32), x.shape, scheme))
+    stored = effective_scales(packed.scales, None, scheme)
     if scheme.tensor_scale and scheme.scale_rule in ("te", "four_over_six"):
-        amax = F(scales[1]) if scales is not None else F(np.max(np.abs(x), initial=0, where=np.isfinite(x)))
+        amax = _amax(x) if scales is None else scales[1].astype(F) if on_gpu(scales[1]) else F(scales[1])
         top = np.finfo(F).max
-        s = np.minimum(NVFP4_TOP / amax, top) if amax else F(1)
+        s = np.where(amax > 0, np.minimum(NVFP4_TOP / amax, top), F(1))
         return x * spread(np.minimum(F(1) / (stored * (F(1) / s)), top), x.shape, scheme)
     if scheme.tensor_scale and scheme.scale_rule == "torchao":
-        return x * spread((F(1) / F(packed.tensor_scale)) / stored, x.shape, scheme)
+        return x * spread((F(1) / packed.tensor_scale) / stored, x.shape, scheme)
     return x / spread(effective_scales(packed.scales, packed.tensor_scale, scheme), x.shape, scheme)
 
 
-def spread(scales: np.ndarray, shape: tuple[int, ...], scheme: QuantScheme) -> np.ndarray:
+def _amax(x: Any) -> Any:
+    """The largest finite magnitude, 0 without one."""
+    return along(np.maximum.reduce, np.where(np.isfinite(x), np.abs(x), F(0)), axis=None, initial=F(0))
+
+
+def spread(scales: Any, shape: tuple[int, ...], scheme: QuantScheme) -> Any:
     """One scale a value, from one a block.
 
     Example:

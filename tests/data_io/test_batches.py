@@ -5,6 +5,7 @@ import pytest
 
 import autoq as aq
 from autoq.data import Batches, split
+from autoq.devices import device_of, to_host
 from autoq.errors import ArgumentError, ShapeError
 
 
@@ -95,3 +96,17 @@ def test_a_split_leaves_at_least_one_row_on_each_side():
         split(np.arange(1), None, 0.5, aq.Generator(0))
     with pytest.raises(ArgumentError, match="fraction=1.0"):
         split(np.arange(9), None, 1.0, aq.Generator(0))
+
+
+def test_rows_on_a_device_stay_there(device):
+    x, y = rows(10)
+    there = [aq.tensor(part, device=device) for part in (x, y)]
+    same = zip(Batches(*there, 3, aq.Generator(4)), Batches(x, y, 3, aq.Generator(4)), strict=True)
+    for found, expected in same:
+        assert [device_of(part) for part in found] == [device, device]
+        for a, b in zip(found, expected, strict=True):
+            np.testing.assert_array_equal(to_host(a), b)
+    parts = split(*there, 0.2, aq.Generator(1))
+    for a, b in zip(parts, split(x, y, 0.2, aq.Generator(1)), strict=True):
+        assert device_of(a) == device
+        np.testing.assert_array_equal(to_host(a), b)
