@@ -211,7 +211,7 @@ def encoded(value: np.ndarray, out_type: TensorType, reduced_last: bool = False)
 def run_float(op: Op, operands: tuple[Any, ...], static: dict[str, Any], out_dtype: Any) -> Tensor:
     context = current()
     key: list[Any] = [op, out_dtype, context.resolution]
-    tracked = gpu = False
+    tracked = gpu = host = False
     for x in operands:
         if isinstance(x, _Tensor):
             value = x._value
@@ -220,6 +220,8 @@ def run_float(op: Op, operands: tuple[Any, ...], static: dict[str, Any], out_dty
                 tracked = True
             if value.__class__ is not np.ndarray and on_gpu(getattr(value, "words", value)):
                 gpu = True
+            else:
+                host = True
         else:
             key.append(x.__class__)
     plan = _plans.get(tuple(key))
@@ -233,7 +235,8 @@ def run_float(op: Op, operands: tuple[Any, ...], static: dict[str, Any], out_dty
         try:
             value = NotImplemented
             if gpu:
-                one_device(op, operands)
+                if host or SEVERAL:
+                    one_device(op, operands)
                 value = forward_on_device(op, stored_values(operands), static, out_type.dtype, work)
             if value is NotImplemented:
                 decode = decoded if op.integers else as_floats
@@ -241,7 +244,8 @@ def run_float(op: Op, operands: tuple[Any, ...], static: dict[str, Any], out_dty
         except ShapeError as error:
             raise with_dtypes(error, op, operands) from None
         if value.__class__ is QTensor:
-            out_type = TensorType(value.scheme, out_type.propagation)
+            if value.scheme is not out_type.dtype:
+                out_type = TensorType(value.scheme, out_type.propagation)
         elif packed or value.dtype is not out_type.dtype:
             reduced = packed and op.reduction and out_dtype is None and _reduced_last(operands[0], static)
             value, out_type = encoded(value, out_type, reduced)

@@ -7,8 +7,10 @@ runs the Python function on NumPy arrays, which then stand for device arrays eve
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Callable
 from functools import cache, wraps
+from importlib import import_module
 from typing import Any
 
 import numpy as np
@@ -34,11 +36,12 @@ launches = 0
 
 def library() -> Any:
     """The library of device arrays: CuPy, or NumPy under the simulator."""
-    if SIMULATED:
-        return np
-    import cupy
+    return np if SIMULATED else _cupy()
 
-    return cupy
+
+def _cupy() -> Any:
+    # Quicker than an import statement, which every launch would go through.
+    return sys.modules.get("cupy") or import_module("cupy")
 
 
 def empty(shape: Any, dtype: Any) -> Any:
@@ -123,9 +126,7 @@ def _loaded(ptx: str, driver: int) -> Any:
 
 def current_device() -> int:
     """The number of the current device."""
-    import cupy
-
-    device: int = cupy.cuda.runtime.getDevice()
+    device: int = _cupy().cuda.runtime.getDevice()
     return device
 
 

@@ -4,21 +4,21 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from autoq.context import OBSERVERS, launched
 from autoq.devices import SEVERAL
-from autoq.kernels.cuda.launch import SIMULATED, current_device, empty
+from autoq.kernels.cuda.launch import SIMULATED, current_device, library
 from autoq.kernels.cuda.map import Launches, alignment, encodes, launch, planned
 from autoq.kernels.cuda.operand import FLOATS, Packed
 from autoq.kernels.cuda.trace import Traced, traced
 from autoq.schemes import QuantScheme
 from autoq.storage import QTensor
 from autoq.storage.convert import nearest
-from autoq.storage.layout import grid_shape, words_shape
+from autoq.storage.layout import Layout, grid_shape, words_shape
 from autoq.storage.plan import codec_of, plan_of
 from autoq.tape.accelerated import ELEMENTWISE, accelerate, accelerate_rule
 from autoq.tape.namespace import Namespace
@@ -195,11 +195,10 @@ def as_operand(x: Any) -> Any:
 def maker(out: Any, shape: Shape, kind: str) -> Callable[[], Any] | None:
     """What makes the QTensor or array that a result is written into; None for what kernels don't give."""
     if isinstance(out, QuantScheme):
-        return packed_maker(out, shape) or (lambda: empty(shape, float32))
+        return packed_maker(out, shape) or partial(library().empty, shape, float32)
     if out.kind == "b":
-        return (lambda: empty(shape, np.bool_)) if kind == "b" else None
-    dtype = out if out.name in FLOATS else float32
-    return lambda: empty(shape, dtype)
+        return partial(library().empty, shape, np.bool_) if kind == "b" else None
+    return partial(library().empty, shape, out if out.name in FLOATS else float32)
 
 
 def new_packed(scheme: QuantScheme, shape: Shape) -> QTensor | None:
@@ -217,11 +216,12 @@ def packed_maker(scheme: QuantScheme, shape: Shape) -> Callable[[], QTensor] | N
         return None
     plan = plan_of(scheme)
     words, grid = words_shape(shape, plan.bits), grid_shape(shape, scheme.extents(len(shape)))
-    scale_dtype, two_level = plan.scale_dtype, scheme.tensor_scale
+    scale_dtype, two_level = np.dtype(plan.scale_dtype), scheme.tensor_scale
+    empty, layout, word = library().empty, Layout.identity(len(shape)), np.dtype(np.uint32)
 
     def make() -> QTensor:
         level = empty((), float32) if two_level else None
-        return QTensor.make(empty(words, np.uint32), empty(grid, scale_dtype), level, scheme, shape)
+        return QTensor.make(empty(words, word), empty(grid, scale_dtype), level, scheme, shape, layout)
 
     return make
 
