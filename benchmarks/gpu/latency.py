@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import struct
 import subprocess
 import sys
 import tempfile
@@ -117,6 +118,8 @@ def taped(report: Any) -> None:
         launched = report.launches(function)
         right = launched == 1 or not report.device
         report.check(f"taped {name} is one launch", right, f"{launched} launches")
+    if report.device:
+        bare_launches(report, p, q)
     a = aq.tensor(data[0], requires_grad=True, device="cuda")
     report.host_time("taped float32 a + a, 2048 values", lambda: a + a)
     if find_spec("torch") is not None and report.device:
@@ -124,6 +127,59 @@ def taped(report: Any) -> None:
 
         b = torch.randn(2048, device="cuda", requires_grad=True)
         report.host_time("torch taped float32 add, 2048 values", lambda: b + b, peer=True)
+
+
+def bare_launches(report: Any, p: Any, q: Any) -> None:
+    """What an addition costs when nothing is left but its launch: by CuPy's function, by the driver's."""
+    import cupy
+
+    from autoq.ops.on_device.elementwise import as_operand
+
+    expected, result = (p + q).qtensor, (p * q).qtensor
+    one, arguments = prepared([as_operand(x.qtensor) for x in (p, q)], as_operand(result))
+    report.host_time("launch of p + q by its kernel", lambda: one.kernel(one.blocks, one.threads, *arguments))
+    function = next(iter(one.kernel._functions.values()))
+    report.host_time(
+        "the same by CuPy's function", lambda: function((one.blocks,), (one.threads,), arguments)
+    )
+    extra, *held = parameter_buffer(one.kernel.source.signature, arguments)
+    launch, stream = cupy.cuda.driver.launchKernel, cupy.cuda.get_current_stream().ptr
+    place, address = function.ptr, extra.ctypes.data
+
+    def by_driver() -> None:
+        launch(place, one.blocks, 1, 1, one.threads, 1, 1, 0, stream, 0, address)
+
+    result.words.fill(0)
+    by_driver()
+    right = bool((result.words == expected.words).all())
+    report.check("a launch by the driver's function computes the same", right, f"{len(held)} buffers")
+    report.host_time("the same by the driver's function", by_driver)
+    shapes = [(x.shape, x.dtype) for x in (result.words, result.scales)]
+    report.host_time("its two arrays made", lambda: [cupy.empty(*each) for each in shapes])
+
+
+def prepared(operands: Any, out: Any) -> tuple[Any, list[Any]]:
+    """The launch of a sum of two packed arrays, and what its kernel takes."""
+    from autoq.kernels.cuda.arguments import arrays_of
+    from autoq.kernels.cuda.map import planned
+    from autoq.kernels.cuda.trace import traced
+
+    found = traced(np.add, "ff")
+    assert found is not None, "an expression"
+    one = planned(found.expression, operands, out).write
+    return one, [*arrays_of(one.picks, operands), *arrays_of(one.result or (), (out,)), *one.integers]
+
+
+def parameter_buffer(signature: tuple[str, ...], arguments: list[Any]) -> tuple[np.ndarray, ...]:
+    """Arguments as the driver takes them in one piece of memory: what tells it where, and what that holds."""
+    codes = {"float32": "f", "int64": "q"}
+    layout = "".join("Q" if kind.endswith("*") else codes[kind] for kind in signature)
+    values = [x.data.ptr if hasattr(x, "data") else x for x in arguments]
+    packed = np.frombuffer(struct.pack(f"@{layout}", *values), np.uint8).copy()
+    size = np.array([packed.nbytes], np.uint64)
+    # CU_LAUNCH_PARAM_BUFFER_POINTER, CU_LAUNCH_PARAM_BUFFER_SIZE, CU_LAUNCH_PARAM_END
+    extra = np.array([1, packed.ctypes.data, 2, size.ctypes.data, 0], np.uint64)
+    return extra, packed, size
 
 
 def starts(report: Any) -> None:

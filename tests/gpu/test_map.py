@@ -243,7 +243,8 @@ def test_every_operation_compiles_and_runs(cupy: Any) -> None:
         expression = Expression((*steps, (name, *range(len(steps)))))
         out = cupy.empty(40, np.float32 if operation.gives == "f" else np.bool_)
         mapped(expression, [x if kind == "f" else truth for kind in operation.takes], (), out)
-        assert bool((out == out[0]).all()), name
+        found = out.get()
+        assert found.tobytes() == found[:1].tobytes() * 40, name  # NaN too: the arccosh of a half
 
 
 def test_more_values_than_31_bits_count(cupy: Any) -> None:
@@ -253,7 +254,7 @@ def test_more_values_than_31_bits_count(cupy: Any) -> None:
 
     size = (1 << 31) + 64
     x = cupy.zeros((size,), ml_dtypes.bfloat16)
-    x[-3] = 2.0
+    x.view(np.uint16)[-3] = 0x4000  # 2
     out = cupy.empty(size, ml_dtypes.bfloat16)
     found = traced(lambda x: x + x, "f")
     assert found is not None
