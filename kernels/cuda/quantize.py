@@ -12,13 +12,15 @@ import numpy as np
 
 from ...errors import ArgumentError
 from ..codec import Codec
-from .launch import SIMULATED, Kernel, current_device, device_capability, processors
+from .launch import MOST_BLOCKS, SIMULATED, Kernel, current_device, device_capability, processors
 from .measure import contiguous, mean_measured, measured
 from .operand import float_bits, float_kind, is_aligned, scale_bits
 from .quantize_axes import WORD_BITS, Axis, five_axes, patch_of, too_many_axes
+from .quantize_columns import GROUP, RUN, columns_kernel
 from .quantize_encode import CONVERTS
 from .quantize_lanes import Lanes, lanes_kernel
 from .quantize_patches import patches_kernel
+from .quantize_tiles import Strip, tiles_kernel
 from .quantize_writers import is_storable
 from .random import draw_arguments, is_keyed
 
@@ -28,6 +30,7 @@ WARP = 32
 # something of the whole tensor first.
 PATCH_WAVES, TENSOR_WAVES = 32, 16
 MOST_THREADS = 32 if SIMULATED else 256
+MOST_TILE_ROWS, MOST_TILE_THREADS = 128, 1024
 # Plans are found by the identity of a codec, which spares hashing its fields; an entry holds it.
 PLANS = 1024
 _plans: dict[tuple[Any, ...], tuple[Codec, Plan | None]] = {}
@@ -128,7 +131,8 @@ def run(
 
 def as_words(x: Any, words: Any, kernel: Kernel) -> tuple[Any, Any]:
     """Values as uint32, and words as what the kernel stores at once, for the simulator."""
-    return x.reshape(-1).view(np.uint32), words.reshape(-1).view(kernel.source.signature[1][:-1])
+    x = x.reshape(-1) if x.flags.c_contiguous else x
+    return x.view(np.uint32), words.reshape(-1).view(kernel.source.signature[1][:-1])
 
 
 def measure_of(x: Any, codec: Codec, extents: tuple[int, ...], given_amax: Any) -> tuple[Any, float, int]:
@@ -157,15 +161,23 @@ def plan_of(x: Any, codec: Codec, extents: tuple[int, ...], aligned: bool, keyed
 
 
 def make_plan(x: Any, codec: Codec, extents: tuple[int, ...], aligned: bool, keyed: bool) -> Plan | None:
-    """By lanes where the values of blocks are neighbours, else by patches."""
-    axes = five_axes(x, extents, codec.element.bits)
+    """By lanes where the values of blocks are neighbours, by strips of tiles or columns, else by patches."""
+    axes, kind = five_axes(x, extents, codec.element.bits), float_kind(x)
     if axes is None:
         return None
-    lanes = lanes_of(codec, float_kind(x), axes, extents) if aligned else None
-    if lanes is None:
-        return patches_plan(float_kind(x), codec, axes, extents, keyed)
-    line = axes[-1] if extents else axes[-1]._replace(extent=0)
-    return lanes_plan(codec, float_kind(x), line, lanes, keyed, waves_of(codec, float_kind(x), extents))
+    lanes = lanes_of(codec, kind, axes, extents) if aligned else None
+    if lanes is not None:
+        line = axes[-1] if extents else axes[-1]._replace(extent=0)
+        return lanes_plan(codec, kind, line, lanes, keyed, waves_of(codec, kind, extents))
+    found = None
+    if extents and aligned and not is_in_order(codec) and axes[0].size == axes[1].size == 1:
+        found = tiles_plan(codec, kind, axes[2:], keyed) or columns_plan(codec, kind, axes[2:], keyed)
+    return found or patches_plan(kind, codec, axes, extents, keyed)
+
+
+def is_in_order(codec: Codec) -> bool:
+    """Whether the scale of a block needs more of it than its largest magnitude."""
+    return codec.calibration == "abs_mean" or (codec.rule == "four_over_six" and not codec.given)
 
 
 def lanes_of(codec: Codec, kind: str | None, axes: list[Axis], extents: tuple[int, ...]) -> Lanes | None:
@@ -177,11 +189,75 @@ def lanes_of(codec: Codec, kind: str | None, axes: list[Axis], extents: tuple[in
     counts = [count for count in counts_of(codec, kind) if is_storable(bits, count) and size % count == 0]
     if extents:
         block = axes[-1].extent
-        in_order = codec.calibration == "abs_mean" or (codec.rule == "four_over_six" and not codec.given)
-        if in_order or size % block or block & (block - 1):
+        if is_in_order(codec) or size % block or block & (block - 1):
             return None
         counts = [count for count in counts if block % count == 0 and block // count <= WARP]
     return Lanes(counts[0]) if counts else None
+
+
+def tiles_plan(codec: Codec, kind: str | None, axes: list[Axis], keyed: bool) -> Plan | None:
+    """The launch of the kernel of tiles, None for matrices that it isn't for."""
+    matrix, row, column = axes
+    share, bits = 4 if kind == "float32" else 2, codec.element.bits
+    apart = [axis.stride for axis in (matrix, row) if axis.size > 1]
+    if matrix.extent != 1 or column.stride != 1 or column.size * bits % WORD_BITS:
+        return None
+    if any(stride * share % 16 for stride in apart):
+        return None
+    strip = strip_of(codec, kind, row.extent, column)
+    if strip is None:
+        return None
+    runs = column.size // strip.values
+    turns = matrix.size * -(-row.size // strip.rows) * -(-runs // strip.lanes)
+    if turns > MOST_BLOCKS:
+        return None
+    kernel = tiles_kernel(codec, kind, strip, converts(), keyed)
+    layout = matrix.size, row.size, runs, matrix.stride * share // 4, row.stride * share // 4
+    return Plan(kernel, turns, strip.threads, layout, True)
+
+
+def strip_of(codec: Codec, kind: str | None, rows: int, column: Axis) -> Strip | None:
+    """How a thread block spreads over a strip of tiles; None where its threads aren't of use.
+
+    Example:
+        >>> from autoq.schemes import scheme
+        >>> from autoq.storage.plan import codec_of
+        >>> strip_of(codec_of(scheme("mxfp8_2d")), "float32", 32, Axis(4096, 1, 32))
+        Strip(rows=32, columns=32, values=16, lanes=8)
+    """
+    block = column.extent
+    if block & (block - 1) or rows & (rows - 1) or rows > MOST_TILE_ROWS:
+        return None
+    for values in counts_of(codec, kind):
+        share = block // values
+        if column.size % values or not is_storable(codec.element.bits, values) or not 0 < share <= WARP:
+            continue
+        runs = column.size // values
+        most = MOST_THREADS if rows == 1 else min(WARP, max(1, MOST_THREADS // rows))
+        lanes = max(share, WARP // rows, min(most, 1 << (runs - 1).bit_length()))
+        if rows * lanes <= MOST_TILE_THREADS and (rows == 1 or lanes <= WARP):
+            return Strip(rows, block, values, lanes)
+    return None
+
+
+def columns_plan(codec: Codec, kind: str | None, axes: list[Axis], keyed: bool) -> Plan | None:
+    """The launch of the kernel of columns, None for matrices that it isn't for."""
+    matrix, row, column = axes
+    fits = column.extent in (RUN, GROUP) and column.size % RUN == 0 and is_storable(codec.element.bits, RUN)
+    if not fits or row.stride != 1 or row.extent != 1 or matrix.extent != 1 or codec.nonfinite == "saturate":
+        return None
+    threads = min(MOST_THREADS, max(WARP, 1 << (row.size - 1).bit_length()))
+    turns = matrix.size * -(-row.size // threads) * -(-column.size // GROUP)
+    if column.size * codec.element.bits % WORD_BITS or turns > MOST_BLOCKS:
+        return None
+    kernel = columns_kernel(codec, kind, column.extent, converts(), keyed)
+    layout = matrix.size, row.size, column.size // RUN, matrix.stride, row.stride, column.stride
+    return Plan(kernel, turns, threads, layout, False)
+
+
+def converts() -> bool:
+    """Whether the device converts to eight-bit floats."""
+    return SIMULATED or device_capability(current_device()) >= CONVERTS
 
 
 def counts_of(codec: Codec, kind: str | None) -> tuple[int, ...]:
@@ -200,10 +276,9 @@ def waves_of(codec: Codec, kind: str | None, extents: tuple[int, ...]) -> int:
 
 def lanes_plan(codec: Codec, kind: str | None, line: Axis, lanes: Lanes, keyed: bool, waves: int) -> Plan:
     """The launch of the kernel of lanes on one long line; in one pass unless ``waves`` says how many stay."""
-    converts = SIMULATED or device_capability(current_device()) >= CONVERTS
     count, threads = line.size // lanes.values, MOST_THREADS
     blocks = -(-count // (threads * lanes.items))
-    kernel = lanes_kernel(codec, kind, line.extent, lanes, converts, keyed)
+    kernel = lanes_kernel(codec, kind, line.extent, lanes, converts(), keyed)
     return Plan(kernel, min(blocks, waves * processors()) if waves else blocks, threads, (count,), True)
 
 

@@ -138,7 +138,7 @@ def finisher(codec: Codec, kind: str, block: int, lanes: Lanes, converts: bool) 
     """``finish(raw, i, count, words, scales, given, tensor, chosen, key)``: scale, encode, store a run."""
     share = block // lanes.values
     shift, others = share.bit_length() - 1, share - 1
-    measure, values_of = measuring(codec, kind, lanes.values, share), floats(kind, lanes.values)
+    measure, values_of = measuring(codec, kind, lanes.values, exchanger(share)), floats(kind, lanes.values)
     choose, given_scales = chooser(codec), codec.given
     encode, write = encoding(codec, lanes.values, converts), writer(codec.element.bits, lanes.values)
 
@@ -215,9 +215,8 @@ def sixteen_floats(raw):
     return eight_floats(raw[0:8]) + eight_floats(raw[8:16])
 
 
-def measuring(codec: Codec, kind: str, count: int, share: int) -> Function:
-    """``measure(raw, values)``: what rules expect of a block whose values ``share`` lanes have."""
-    exchange = exchanger(share)
+def measuring(codec: Codec, kind: str, count: int, exchange: Function) -> Function:
+    """``measure(raw, values)``: what rules expect of a block whose lanes ``exchange`` their maxima."""
     if codec.nonfinite == "saturate":
         combine = combiner(codec)
 

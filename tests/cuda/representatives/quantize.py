@@ -7,11 +7,13 @@ from itertools import product
 from typing import Any
 
 from autoq.kernels.cuda import measure
-from autoq.kernels.cuda.quantize import counts_of
+from autoq.kernels.cuda.quantize import counts_of, strip_of
 from autoq.kernels.cuda.quantize_axes import Axis, patch_of
+from autoq.kernels.cuda.quantize_columns import columns_kernel
 from autoq.kernels.cuda.quantize_encode import CONVERTS
 from autoq.kernels.cuda.quantize_lanes import Lanes, lanes_kernel
 from autoq.kernels.cuda.quantize_patches import patches_kernel
+from autoq.kernels.cuda.quantize_tiles import tiles_kernel
 from autoq.kernels.cuda.quantize_writers import is_storable
 from autoq.schemes import CATALOG, QuantScheme, scheme
 from autoq.storage.plan import codec_of
@@ -41,7 +43,22 @@ def patches(s: QuantScheme, kind: str, transposed: bool = False, keyed: bool = F
     return patches_kernel, (codec_of(s), kind, *patch, s.block is None, keyed)
 
 
+def tiles(s: QuantScheme, kind: str, size: int = 8192, converts: bool = True) -> tuple[Any, ...]:
+    """A kernel by strips of tiles, of rows of that size."""
+    rows, columns = s.extents(2)
+    strip = strip_of(codec_of(s), kind, rows, Axis(size, 1, columns))
+    entry = tiles_kernel, (codec_of(s), kind, strip, converts, False)
+    return (*entry, CONVERTS) if converts else entry
+
+
 REPRESENTATIVES = [
+    tiles(scheme("mxfp8"), "float32", 8188),
+    tiles(scheme("mxfp8_2d"), "float32"),
+    tiles(scheme("nvfp4_2d"), "bfloat16", converts=False),
+    tiles(scheme("fp8_block_2d"), "float32"),
+    (columns_kernel, (codec_of(scheme("mxfp8")), "float32", 32, True, False), CONVERTS),
+    (columns_kernel, (codec_of(scheme("nvfp4")), "bfloat16", 16, False, True)),
+    lanes(scheme("mxfp8"), "float32", Lanes(16)),
     lanes(scheme("mxfp8"), "float32", Lanes(4)),
     lanes(scheme("mxfp8"), "bfloat16", Lanes(8, 2, True)),
     lanes(scheme("mxfp8"), "float16", Lanes(8), False),
@@ -52,7 +69,7 @@ REPRESENTATIVES = [
     lanes(NVFP4, "float32", Lanes(8), False),
     lanes(NVFP4, "bfloat16", Lanes(16), False),
     lanes(NVFP4.replace(scale_rule="torchao", rounding="stochastic"), "float32", Lanes(8), False, True),
-    lanes(scheme("int8"), "float32", Lanes(4), False),
+    lanes(scheme("int8"), "float32", Lanes(16), False),
     lanes(scheme("int2"), "float16", Lanes(8), False),
     lanes(scheme("fp8_e4m3"), "float32", Lanes(4)),
     patches(scheme("mxfp8"), "float32", transposed=True),

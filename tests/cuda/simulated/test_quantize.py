@@ -224,6 +224,55 @@ def test_arrays_of_any_strides_have_the_bytes_of_the_cpu(way: str) -> None:
         assert_equal_bytes(x, scheme(name))
 
 
+def kernel_of(x: Any, s: QuantScheme) -> str:
+    plan = plan_of(x, codec_of(s), s.block or (), True, False)
+    return "" if plan is None else plan.kernel.source.name
+
+
+TILES = {
+    "lines cut off": ("mxfp8", (3, 2, 44), None),
+    "short lines": ("nvfp4", (5, 24), None),
+    "lines of six bits": ("mxfp6_e2m3", (3, 80), None),
+    "lines apart": ("nvfp4", (6, 96), lambda x: x[::2, :48]),
+    "long lines": ("mxfp4", (2, 1064), None),
+    "tiles": ("nvfp4_2d", (40, 48), None),
+    "tiles cut off": ("mxfp8_2d", (2, 33, 80), None),
+    "small tiles": ("a tile", (9, 24), None),
+    "tiles apart": ("mxfp8_2d", (3, 36, 128), lambda x: x[::2, :, 64:]),
+    "drawn tiles": ("drawn", (17, 32), None),
+    "saturating tiles": ("saturating", (40, 48), None),
+}
+TILE_SCHEMES = {
+    "a tile": QuantScheme("e2m1", (4, 8), "ue8m0"),
+    "drawn": scheme("nvfp4_2d").replace(rounding="stochastic"),
+    "saturating": scheme("mxfp8_2d").replace(nonfinite="saturate"),
+}
+
+
+@pytest.mark.parametrize("name", TILES)
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+@pytest.mark.parametrize("finite", [True, False])
+def test_tiles_and_lines_cut_off_have_the_bytes_of_the_cpu(name: str, dtype: str, finite: bool) -> None:
+    scheme_name, shape, view = TILES[name]
+    s = TILE_SCHEMES.get(scheme_name) or scheme(scheme_name)
+    x = values(shape, finite=finite).astype(dtype)
+    x = x if view is None else view(x)
+    if x.shape[-1] % 8 == 0 or dtype == "float32":
+        assert kernel_of(x, s) == "tiles_kernel"
+    assert_equal_bytes(x, s, DRAW if s.rounding != "nearest" else None)
+
+
+@pytest.mark.parametrize("name", ["mxfp8", "mxfp4", "nvfp4", "mxfp6_e3m2", "int8", "drawn"])
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+@pytest.mark.parametrize("finite", [True, False])
+def test_blocks_across_memory_have_the_bytes_of_the_cpu(name: str, dtype: str, finite: bool) -> None:
+    s = scheme("mxfp8").replace(rounding="stochastic8") if name == "drawn" else scheme(name)
+    for shape in ((2, 80, 37), (32, 5), (16, 70)):
+        x = values(shape, finite=finite).astype(dtype).swapaxes(-1, -2)
+        assert kernel_of(x, s) == "columns_kernel"
+        assert_equal_bytes(x, s, DRAW if s.rounding != "nearest" else None)
+
+
 @pytest.mark.parametrize("shape", [(0,), (3, 0), (0, 32)])
 def test_an_array_without_values_launches_nothing(shape: tuple[int, ...]) -> None:
     quantize(np.zeros(shape, np.float32), codec_of(scheme("mxfp8")), (32,), None, None)
