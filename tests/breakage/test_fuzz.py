@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import Any
 
 import numpy as np
@@ -12,23 +13,32 @@ from autoq.errors import AutoqError
 from tests.breakage.arguments import FLOATS, INTEGERS, SCHEMES, Arguments
 
 CALLS = 900
+SEEDS = range({"nightly": 120, "coverage": 2}.get(os.environ.get("AUTOQ_TEST_PROFILE", ""), 12))
 pytestmark = pytest.mark.filterwarnings("ignore")
 
-WHOLE = {"abs": np.abs, "neg": np.negative, "square": np.square, "logical_not": np.logical_not}
+WHOLE = {
+    **{"abs": np.abs, "neg": np.negative, "square": np.square, "logical_not": np.logical_not},
+    **{n: getattr(np, n) for n in ("floor", "ceil", "trunc", "round", "sign")},
+}
 FUNCTIONS = {
     **{n: getattr(np, n) for n in ("exp", "expm1", "log", "log1p", "sqrt", "sin", "cos", "tanh")},
-    **{n: getattr(np, n) for n in ("isnan", "isinf", "isfinite")},
+    **{n: getattr(np, n) for n in ("tan", "sinh", "cosh", "log2", "log10", "exp2", "cbrt", "reciprocal")},
+    **{n: getattr(np, f"arc{n[1:]}") for n in ("asin", "acos", "atan", "asinh", "acosh", "atanh")},
+    **{n: getattr(np, n) for n in ("isnan", "isinf", "isfinite", "signbit")},
     "relu": lambda x: np.maximum(x, 0),
     "sigmoid": lambda x: 1 / (1 + np.exp(-x)),
     "rsqrt": lambda x: 1 / np.sqrt(x),
 }
 UNARY = {**WHOLE, **{n: lambda x, f=f: f(np.asarray(x, np.float64)) for n, f in FUNCTIONS.items()}}
+SMOOTH = {"hypot": np.hypot, "copysign": np.copysign, "logaddexp": np.logaddexp, "atan2": np.arctan2}
 BINARY = {
     **{n: getattr(np, n) for n in ("maximum", "minimum", "greater", "greater_equal", "less", "less_equal")},
-    **{n: getattr(np, n) for n in ("equal", "not_equal", "logical_and", "logical_or")},
+    **{n: getattr(np, n) for n in ("equal", "not_equal", "logical_and", "logical_or", "logical_xor")},
+    **{n: getattr(np, n) for n in ("fmod", "remainder", "floor_divide")},
+    **{n: lambda x, y, f=f: f(np.asarray(x, np.float64), y) for n, f in SMOOTH.items()},
     **{"add": np.add, "sub": np.subtract, "mul": np.multiply, "div": np.true_divide},
 }
-REDUCED = ("sum", "mean", "max", "min", "var", "any", "all", "argmax", "argmin")
+REDUCED = ("sum", "mean", "max", "min", "var", "std", "any", "all", "argmax", "argmin", "count_nonzero")
 REDUCTIONS = {n: getattr(np, n) for n in REDUCED}
 NORMALIZED = ("logsumexp", "softmax", "log_softmax", "layer_norm", "rms_norm")
 
@@ -173,7 +183,7 @@ def assert_gradients_fit(name: str, operands: list[Any], result: aq.Tensor) -> N
             assert x.grad.dtype == (aq.float32 if isinstance(x, aq.AutodiffQTensor) else x.dtype), name
 
 
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", SEEDS)
 def test_every_call_ends_in_a_right_result_or_an_error_of_ours(seed):
     arguments, refused = Arguments(seed), 0
     for _ in range(CALLS):
