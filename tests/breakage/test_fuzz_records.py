@@ -1,9 +1,8 @@
-"""Random calls of every record that has a public function: its samples, with operands and arguments exchanged."""
+"""Random calls of every record with a public function: its samples, operands and arguments exchanged."""
 
 from __future__ import annotations
 
 import inspect
-import os
 from typing import Any
 
 import numpy as np
@@ -23,7 +22,7 @@ pytestmark = pytest.mark.filterwarnings("ignore")
 
 
 def operand(a: Arguments, x: Any) -> Any:
-    """A sample's operand as it is, in another dtype or scheme, with other values, or exchanged for another."""
+    """A sample's operand as it is, in another dtype or scheme, with other values, or another operand."""
     if not isinstance(x, np.ndarray | np.generic):
         return a.operand() if a.chance(0.05) else x
     x, kind = np.asarray(x), a.rng.random()
@@ -44,7 +43,7 @@ def operand(a: Arguments, x: Any) -> Any:
 
 
 def arguments_of(a: Arguments, name: str, static: dict[str, Any]) -> dict[str, Any]:
-    """A sample's static arguments that the function takes, now and then one exchanged, left out or unheard of."""
+    """A sample's static arguments; now and then one is exchanged, left out or unheard of."""
     parameters = inspect.signature(FUNCTIONS[name]).parameters
     made = {n: value for n, value in static.items() if n in parameters}
     for n in list(made):
