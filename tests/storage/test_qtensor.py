@@ -72,6 +72,16 @@ def test_repr_is_one_line_and_html_a_small_table() -> None:
     assert "none" in QTensor.quantize(np.full((1, 32), np.nan, np.float32), MXFP8)._repr_html_()
 
 
+def test_printing_shows_the_line_of_repr_and_a_few_decoded_values() -> None:
+    q = QTensor.quantize(values((64, 64)), MXFP8)
+    first, *rest = str(q).splitlines()
+    assert first == repr(q)
+    assert len(rest) == 7  # three rows, what stands for the others, three rows
+    corner = [float(text) for text in rest[0].strip(" []").split() if text != "..."]
+    np.testing.assert_allclose(corner, q.dequantize()[0, [0, 1, 2, -3, -2, -1]], rtol=1e-3)
+    assert str(QTensor.quantize(np.zeros((0, 32), np.float32), MXFP8)).splitlines()[1:] == ["[]"]
+
+
 def test_same_bits_tells_codes_scales_scheme_and_shape_apart() -> None:
     x = values((4, 64))
     q = QTensor.quantize(x, MXFP8)
