@@ -20,7 +20,7 @@ from autoq.tape.tensor import AutodiffTensor, Tensor
 from autoq.types import float32, float64
 
 if TYPE_CHECKING:
-    from autoq.tape.op import Rule
+    from autoq.tape.op import Read, Rule
 
 # A node or a leaf tensor -> its cotangent: an array, or a tensor under create_graph.
 Gradients = dict[Any, Any]
@@ -154,7 +154,7 @@ def _raw_step(node: Node, g: Any, grads: Gradients, owned: set[Any]) -> None:
     """Apply a node's rules to raw arrays and hand the results to its parents."""
     if g.dtype is not node.compute:
         g = g.astype(node.compute, copy=False)
-    values: dict[int, Any] = {}
+    values: dict[Any, Any] = {}
     rules = node.op.rules
     for i, parent in enumerate(node.parents):
         if parent is None:
@@ -178,7 +178,7 @@ def _raw_step(node: Node, g: Any, grads: Gradients, owned: set[Any]) -> None:
 def _recorded_step(node: Node, g: Any, grads: Gradients, owned: set[Any]) -> None:
     """The same on tracked, inhibiting float tensors (S27)."""
     g = as_inhibiting(g, node.compute)
-    values: dict[int, Any] = {}
+    values: dict[Any, Any] = {}
     for i, parent in enumerate(node.parents):
         if parent is None:
             continue
@@ -191,7 +191,7 @@ def _recorded_step(node: Node, g: Any, grads: Gradients, owned: set[Any]) -> Non
         grads[parent] = d if previous is None else apply("add", previous, d)
 
 
-def _recorded_call(node: Node, i: int, g: Any, values: dict[int, Any]) -> Tensor:
+def _recorded_call(node: Node, i: int, g: Any, values: dict[Any, Any]) -> Tensor:
     """A rule's result as a tensor; a rule that can't be differentiated is an error that names its op."""
     try:
         d = _call(node, i, RECORDED, g, values, _recorded_value)
@@ -217,7 +217,7 @@ def _operand(node: Node, i: int) -> str:
     return f"operand {i}" if node.op.variadic else f"operand {node.op.operands[i]!r}"
 
 
-def _call(node: Node, i: int, F: Any, g: Any, values: dict[int, Any], value_of: Callable[..., Any]) -> Any:
+def _call(node: Node, i: int, F: Any, g: Any, values: dict[Any, Any], value_of: Callable[..., Any]) -> Any:
     """Call the rule of operand ``i`` with what it reads."""
     op = node.op
     rule: Rule | None = op.rules[0] if op.variadic else op.rules[i]
@@ -227,8 +227,16 @@ def _call(node: Node, i: int, F: Any, g: Any, values: dict[int, Any], value_of: 
             f"gradients for {', '.join(op.vjp)}",
             "Call .detach() on that operand.",
         )
+    return rule.function(F, g, *_arguments(node, i, F, rule.reads, values, value_of))
+
+
+def _arguments(
+    node: Node, i: int, F: Any, reads: tuple[Read, ...], values: dict[Any, Any], value_of: Callable[..., Any]
+) -> list[Any]:
+    """What a rule reads; ``values`` keeps what others of the same node may read too."""
+    op = node.op
     arguments = []
-    for source, key in rule.reads:
+    for source, key in reads:
         if source == "value":
             if key not in values:
                 values[key] = value_of(node, key)
@@ -240,11 +248,16 @@ def _call(node: Node, i: int, F: Any, g: Any, values: dict[int, Any], value_of: 
             arguments.append([values[k] for k in range(len(node.parents))])
         elif source == "shape":
             arguments.append(node.shapes[key])
+        elif source == "shared":
+            if key not in values:
+                read = _arguments(node, i, F, op.shared_reads, values, value_of)
+                values[key] = op.shared(F, *read)  # type: ignore[misc]
+            arguments.append(values[key])
         elif op.variadic and key in ("i", "shapes"):
             arguments.append(i if key == "i" else node.shapes)
         else:
             arguments.append(node.static[key])
-    return rule.function(F, g, *arguments)
+    return arguments
 
 
 def unchanged(node: Node, i: int) -> Any:
