@@ -16,6 +16,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from autoq.schemes import CATALOG
+from tests.examples import PROFILE
 
 FLOATS = {"float32": np.float32, "float16": np.float16, "bfloat16": ml_dtypes.bfloat16}
 
@@ -25,7 +26,7 @@ settings.register_profile(
 settings.register_profile("explore", parent=settings.get_profile("ci"), derandomize=False, max_examples=1000)
 settings.register_profile("coverage", parent=settings.get_profile("ci"), max_examples=3)
 settings.register_profile("nightly", parent=settings.get_profile("ci"), derandomize=False, max_examples=500)
-settings.load_profile(os.environ.get("AUTOQ_TEST_PROFILE", "ci"))
+settings.load_profile(PROFILE)
 
 
 WARM_UP = """
@@ -46,9 +47,11 @@ def pytest_xdist_setupnodes() -> None:
         raise pytest.UsageError("The kernels of the named schemes do not compile: see the error above.")
 
 
-def pytest_configure() -> None:
-    """Refuse a float that is none before anything runs."""
+def pytest_configure(config: pytest.Config) -> None:
+    """Refuse a float that is none before anything runs; pass over what interpreted kernels warn of."""
     _float_name()
+    if os.environ.get("NUMBA_DISABLE_JIT") == "1":  # compiled arithmetic overflows silently
+        config.addinivalue_line("filterwarnings", "ignore::RuntimeWarning:autoq[.]kernels")
 
 
 def pytest_report_header() -> str:

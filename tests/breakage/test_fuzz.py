@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from typing import Any
 
 import numpy as np
@@ -11,9 +10,10 @@ import pytest
 import autoq as aq
 from autoq.errors import AutoqError
 from tests.breakage.arguments import FLOATS, INTEGERS, SCHEMES, Arguments
+from tests.examples import scaled
 
 CALLS = 900
-SEEDS = range({"nightly": 120, "coverage": 2}.get(os.environ.get("AUTOQ_TEST_PROFILE", ""), 12))
+SEEDS = range(scaled(12))
 pytestmark = pytest.mark.filterwarnings("ignore")
 
 WHOLE = {

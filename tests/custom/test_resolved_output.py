@@ -13,6 +13,7 @@ import autoq as aq
 from autoq.context import Observer, observing
 from autoq.storage import QTensor, convert
 from autoq.storage.rewrite import _amax_of, rewritten
+from tests.examples import scaled
 from tests.storage.tensors import check_invariants, names, same_floats, small_names, tensors
 
 RNG = np.random.default_rng(1)
@@ -114,7 +115,7 @@ def test_wrong_arrays_are_named() -> None:
         aq.ResolvedOutput.of(q).written_into(q).write(np.ones(3, np.float32))
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=scaled(150), deadline=None)
 @given(st.data(), tensors(st.one_of(small_names, names)))
 def test_rewriting_touches_only_blocks_with_changes(data: Any, q: QTensor) -> None:
     x = q.dequantize()

@@ -17,6 +17,7 @@ from autoq.context import Observer, observing
 from autoq.storage import QTensor, convert, encoding, move, packing, readers
 from autoq.storage.plan import Kernels, kernels
 from autoq.tape.op import REGISTRY
+from tests.examples import scaled
 from tests.storage.tensors import SCHEMES, check_invariants, names, same_floats, shapes, small_names, values
 
 PATH = Path(__file__).parents[2] / "docs" / "layout_table.py"
@@ -179,7 +180,7 @@ def by_the_letter(q: QTensor, axis: int, part: slice) -> str:
     return "copy" if all(len({p // whole for p in block}) == 1 for block in blocks) else "decode"
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=scaled(300), deadline=None)
 @given(st.data(), st.one_of(small_names, names))
 def test_slices_of_every_scheme_take_what_the_letter_says(data: Any, name: str) -> None:
     scheme = SCHEMES[name]

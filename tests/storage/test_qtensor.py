@@ -14,13 +14,14 @@ from hypothesis import given, settings
 from autoq.errors import ArgumentError, DTypeError, SchemeError, ShapeError
 from autoq.schemes import CATALOG
 from autoq.storage import Layout, QTensor
+from tests.examples import scaled
 from tests.storage.tensors import SCHEMES, same_floats, tensors, values
 
 VECTORS = Path(__file__).parents[1] / "data" / "vectors"
 MXFP8, NVFP4 = CATALOG["mxfp8"], CATALOG["nvfp4"]
 
 
-@settings(max_examples=60)
+@settings(max_examples=scaled(60))
 @given(tensors())
 def test_pickle_and_copies_keep_every_bit(q: QTensor) -> None:
     for other in (pickle.loads(pickle.dumps(q)), copy.deepcopy(q), copy.copy(q), q.copy()):

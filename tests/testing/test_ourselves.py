@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, assume, given, settings
@@ -14,8 +12,8 @@ from autoq.tape.apply import apply
 from autoq.tape.op import REGISTRY
 from autoq.testing import VacuousCheck, check_grads, check_production
 from autoq.testing import strategies as sts
+from tests.examples import SCALE, scaled
 
-SCALE = {"nightly": 10.0, "coverage": 0.1}.get(os.environ.get("AUTOQ_TEST_PROFILE", ""), 1.0)
 SCHEMES = ("mxfp8", "mxfp6_e2m3", "mxfp4", "nvfp4", "int8", "int4")
 SIGNAL, LEARNED = np.random.default_rng(0).standard_normal((2, 32)), np.array([[0.3], [0.4]])
 SMALL_BLOCKS = aq.int4.replace(block=(8,))
@@ -46,9 +44,7 @@ DOMAIN = {"binary_cross_entropy": (1e-3, 1 - 1e-3)}
 def examples(count):
     """Settings for so many examples, more or less by the profile."""
     checks = list(HealthCheck)
-    return settings(
-        max_examples=max(1, int(count * SCALE)), deadline=None, database=None, suppress_health_check=checks
-    )
+    return settings(max_examples=scaled(count), deadline=None, database=None, suppress_health_check=checks)
 
 
 pytestmark = pytest.mark.filterwarnings("ignore::RuntimeWarning", "ignore::UserWarning")
