@@ -46,6 +46,7 @@ def in_new_process(script: str, cache: Path) -> str:
     return done.stdout
 
 
+@pytest.mark.compiled
 def test_a_second_process_compiles_nothing(tmp_path: Path) -> None:
     script = USE.format(names="['mxfp8', 'int8']") + "print(count.compiled)"
     assert int(in_new_process(script, tmp_path)) > 0
@@ -106,6 +107,7 @@ def test_kernels_use_vectors_and_no_gathers(name: str, tmp_path: Path) -> None:
         assert "gather" not in assembly
 
 
+@pytest.mark.compiled
 def test_read_only_and_unaligned_input_needs_no_other_kernel() -> None:
     x = np.arange(64, dtype=np.float32).reshape(2, 32)
     aligned = results("mxfp8", x)
@@ -119,6 +121,7 @@ def test_read_only_and_unaligned_input_needs_no_other_kernel() -> None:
     assert len(quantize._lines[CODECS["mxfp8"]].signatures) == 1
 
 
+@pytest.mark.compiled
 def test_strided_input_is_refused_rather_than_compiled_for() -> None:
     x = np.zeros((64, 2), np.float32).T
     with pytest.raises(TypeError):

@@ -27,6 +27,7 @@ def use_threads(monkeypatch: pytest.MonkeyPatch):
     return use
 
 
+@pytest.mark.compiled
 @pytest.mark.parametrize("shape", [(3, (1 << 18) + 32), (2048, 160), (700, 451)])
 @pytest.mark.parametrize("name", ["mxfp8", "mxfp6 floor", "int8 stochastic"])
 def test_results_do_not_depend_on_threads(name: str, shape: tuple[int, int], use_threads) -> None:
@@ -42,6 +43,7 @@ def test_results_do_not_depend_on_threads(name: str, shape: tuple[int, int], use
     assert found[0] == found[1] == found[2]
 
 
+@pytest.mark.compiled
 def test_reductions_do_not_depend_on_threads(use_threads) -> None:
     x = np.random.default_rng(1).standard_normal(1 << 19, dtype=np.float32)
     x[300_000], x[400_000], x[500_000] = np.nan, np.inf, -100
