@@ -121,6 +121,7 @@ def decoded(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     return counts
 
 
+@pytest.mark.compiled
 @pytest.mark.parametrize("row", ROWS)
 def test_a_case_takes_what_the_rules_say(row: int, decoded: list[int]) -> None:
     case, (op, marks) = table.CASES[row], EXPECTED[row]
@@ -137,6 +138,7 @@ def test_a_case_takes_what_the_rules_say(row: int, decoded: list[int]) -> None:
         check_invariants(packed)
 
 
+@pytest.mark.compiled
 @pytest.mark.parametrize("row", ROWS)
 def test_values_move_bit_for_bit_unless_blocks_are_cut(row: int) -> None:
     case, (_, marks) = table.CASES[row], EXPECTED[row]
@@ -160,6 +162,7 @@ def test_every_layout_op_has_its_rows() -> None:
     assert packed == {case.op for case in table.CASES} - {"split", "contiguous"}
 
 
+@pytest.mark.compiled
 def test_the_page_in_the_docs_is_what_the_code_does() -> None:
     assert table.PAGE.read_text() == table.layout_page()
 
