@@ -14,7 +14,7 @@ import pytest
 
 from autoq.errors import ArgumentError, ShapeError
 from autoq.kernels import bind
-from autoq.kernels.cpu import quantize
+from autoq.kernels.cpu import dequantize, quantize
 
 from .codecs import CODECS, block_of, results
 
@@ -134,6 +134,15 @@ def test_results_that_do_not_fit_are_refused() -> None:
     for short in ((words[:1], scales), (words[:, :60].copy(), scales), (words, scales[:, :1].copy())):
         with pytest.raises(ShapeError, match="quantize"):
             quantize.quantize_lines(x, CODECS["mxfp8"], 32, *short)
+
+
+def test_arrays_that_do_not_fit_are_refused_in_decoding() -> None:
+    words, scales = results("mxfp8", np.zeros((2, 64), np.float32))
+    for out in (np.empty((3, 64), np.float32), np.empty((2, 96), np.float32)):
+        with pytest.raises(ShapeError, match="dequantize"):
+            dequantize.dequantize_lines(words, scales, None, CODECS["mxfp8"], 32, out)
+    with pytest.raises(ShapeError, match="decode"):
+        dequantize.decode_codes(np.zeros(3, np.uint8), CODECS["mxfp8"], np.empty(4, np.float32))
 
 
 def test_stochastic_rounding_asks_for_a_draw() -> None:
