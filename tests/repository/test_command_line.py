@@ -113,9 +113,11 @@ def test_a_run_prints_a_table_and_draws_its_pictures(tmp_path, capsys):
 def test_four_runs_on_few_digits_have_a_row_each(monkeypatch, tmp_path, capsys):
     few = aq.data.Split(*(part[:16] for part in aq.data.digits()))
     monkeypatch.setattr("autoq.cli.digits.load_digits", lambda seed: few)
+    for module in ("autoq.cli.digits", "autoq.train.digits", "autoq.train.measure"):
+        monkeypatch.setattr(f"{module}.WIDTHS", (64, 32, 24, 10))
     assert main(["train", "digits", "--epochs", "1", "--out", str(tmp_path)]) == 0
     lines = capsys.readouterr().out.splitlines()
-    assert lines[0].startswith("16 scanned digits to train on, 16 to test on")
+    assert lines[0].startswith("16 scanned digits to train on, 16 to test on; layers 64-32-24-10")
     names = [recipe.name for recipe in recipes_of(options())]
     assert [line.split("  ")[0] for line in lines[3:7]] == names
     assert all("%" in line for line in lines[3:7])
