@@ -136,11 +136,17 @@ def decoded(operands: list[Any]) -> list[Any] | None:
         return None
     floats = [x for x in inputs if isinstance(x, aq.Tensor) and x.tensor_type.is_float]
     wide = np.float64 if any(x.dtype == aq.float64 for x in floats) else np.float32
-    arrays = [x.numpy() if isinstance(x, aq.Tensor) else np.asarray(x) for x in inputs]
+    whole = [x.numpy().dtype for x in inputs if isinstance(x, aq.Tensor) and x.dtype in INTEGERS[:-1]]
+    arrays = [x.numpy() if isinstance(x, aq.Tensor) else _number(x, whole) for x in inputs]
     if floats or any(type(x) is float for x in inputs):
         arrays = [x.astype(wide) for x in arrays]
     largest = max(float(np.abs(np.where(np.isfinite(x), x, 0).astype(float)).max(initial=0)) for x in arrays)
     return arrays if largest < 1e18 else None  # sums of larger ones overflow or not by their order
+
+
+def _number(x: Any, whole: list[Any]) -> Any:
+    """A Python number as an array; an integer in the dtype of the integers beside it."""
+    return np.asarray(x, np.result_type(*whole) if whole and type(x) is int else None)
 
 
 def assert_three_parts(name: str, error: AutoqError) -> None:

@@ -42,6 +42,11 @@ def operand(a: Arguments, x: Any) -> Any:
     return a.view(t) if a.chance(0.1) else t
 
 
+def takes_any_keyword(function: Any) -> bool:
+    """Whether it refuses keywords itself; those of the others Python refuses before they are called."""
+    return bool(function.__code__.co_flags & inspect.CO_VARKEYWORDS)
+
+
 def arguments_of(a: Arguments, name: str, static: dict[str, Any]) -> dict[str, Any]:
     """A sample's static arguments; now and then one is exchanged, left out or unheard of."""
     parameters = inspect.signature(FUNCTIONS[name]).parameters
@@ -49,9 +54,9 @@ def arguments_of(a: Arguments, name: str, static: dict[str, Any]) -> dict[str, A
     for n in list(made):
         if a.chance(0.06):
             made[n] = a.one((*ABSURD, *NUMBERS, (1, 2), (-1, 0), [3], 2, -1, np.array([1, 0])))
-        elif a.chance(0.02) and hasattr(FUNCTIONS[name], "op"):
+        elif a.chance(0.02) and takes_any_keyword(FUNCTIONS[name]):
             del made[n]
-    if a.chance(0.01) and hasattr(FUNCTIONS[name], "op"):  # of the others Python refuses such calls
+    if a.chance(0.01) and takes_any_keyword(FUNCTIONS[name]):
         made["unheard_of"] = 1
     return made
 
