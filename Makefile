@@ -37,7 +37,7 @@ bench-gpu: $(call stamp,bench) $(call stamp,cuda13)  ## the same on a GPU; secti
 mutation: $(call stamp,test)  ## break every rule in turn and see that a test fails
 	$(RUN) -m tests.mutation $(ARGS)
 coverage: $(call stamp,test)  ## branch coverage, kernels interpreted: half an hour
-	NUMBA_DISABLE_JIT=1 AUTOQ_TEST_PROFILE=coverage $(RUN) -m coverage run -m pytest -p no:xdist -m "not slow and not exhaustive and not gpu" $(ARGS) && $(RUN) -m coverage report
+	NUMBA_DISABLE_JIT=1 AUTOQ_TEST_PROFILE=coverage $(RUN) -m coverage run -m pytest -p no:xdist -m "not slow and not exhaustive and not compiled and not gpu" $(ARGS) && $(RUN) -m coverage report
 docs: $(call stamp,docs)  ## build the documentation into docs/_build/html
 	$(RUN) -m sphinx -W --keep-going -q -b html docs docs/_build/html
 tutorials: $(call stamp,test)  ## run the tutorials

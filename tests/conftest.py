@@ -17,6 +17,7 @@ from hypothesis import HealthCheck, settings
 
 import autoq
 from autoq.schemes import CATALOG
+from tests.examples import PROFILE
 
 DEVICES = ("cpu", "standin", "cuda")
 DEVICE = os.environ.get("AUTOQ_TEST_DEVICE", "cpu")
@@ -28,7 +29,7 @@ settings.register_profile(
 settings.register_profile("explore", parent=settings.get_profile("ci"), derandomize=False, max_examples=1000)
 settings.register_profile("coverage", parent=settings.get_profile("ci"), max_examples=3)
 settings.register_profile("nightly", parent=settings.get_profile("ci"), derandomize=False, max_examples=500)
-settings.load_profile(os.environ.get("AUTOQ_TEST_PROFILE", "ci"))
+settings.load_profile(PROFILE)
 
 
 WARM_UP = """
@@ -49,8 +50,11 @@ def pytest_xdist_setupnodes() -> None:
         raise pytest.UsageError("The kernels of the named schemes do not compile: see the error above.")
 
 
-def pytest_configure() -> None:
-    """Refuse a float or a device that is none, and choose the device, before anything runs."""
+def pytest_configure(config: pytest.Config) -> None:
+    """Refuse a float or a device that is none, and choose the device, before anything runs.
+
+    What interpreted kernels warn of is passed over.
+    """
     _float_name()
     if DEVICE not in DEVICES:
         raise pytest.UsageError(f"AUTOQ_TEST_DEVICE={DEVICE}: allowed are {', '.join(DEVICES)}.")
@@ -60,12 +64,21 @@ def pytest_configure() -> None:
         install()
     if DEVICE != "cpu":
         autoq.set_default_device("cuda")
+    if os.environ.get("NUMBA_DISABLE_JIT") == "1":  # compiled arithmetic overflows silently
+        config.addinivalue_line("filterwarnings", "ignore::RuntimeWarning:autoq[.]kernels")
 
 
 @pytest.fixture
 def device() -> str:
     """The device under test, as AUTOQ_TEST_DEVICE chose it: "cpu", or "cuda" (real or stood in for)."""
     return "cpu" if DEVICE == "cpu" else "cuda"
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark the doctests that need compiled kernels: they can't carry a mark themselves."""
+    for item in items:
+        if item.name in ("start.md", "autoq.kernels.cpu.reduce.amax"):
+            item.add_marker("compiled")
 
 
 def pytest_report_header() -> str:

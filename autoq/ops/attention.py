@@ -200,67 +200,75 @@ def _check(q: Shape, k: Shape, v: Shape) -> None:
         )
 
 
-class _Form(NamedTuple):
-    """The static arguments that rules hand on."""
+class _Shared(NamedTuple):
+    """What the rules have in common.
 
-    mask: Any
-    causal: bool
-    scale: float | None
+    Attributes:
+        queries, keys, values: With an axis of the heads that share keys.
+        weights: Before dropout.
+        shape: That of q with its heads on an axis.
+        heads: How many lie side by side in q and the result, in k and v; None where they have an axis.
+    """
+
+    queries: Any
+    keys: Any
+    values: Any
+    weights: Any
+    shape: Shape
+    scale: float
+    heads: tuple[int | None, int | None]
     rate: float
     draw: Draw | None
 
 
-def _weights(F: Any, q: Any, k: Any, form: _Form) -> tuple[Any, Any, Any]:
-    """Queries and keys in groups, and the weights before dropout."""
+def _shared(
+    F: Any, q: Any, k: Any, v: Any, mask: Any, causal: bool, scale: float | None,
+    heads: int | None, kv_heads: int | None, rate: float, draw: Draw | None,
+) -> _Shared:  # fmt: skip
+    """The forward's weights, computed again for all rules at once."""
+    groups = _side_by_side(heads, kv_heads)
+    q, k, v = _opened(F, q, heads), _opened(F, k, groups), _opened(F, v, groups)
+    factor = _scale(q.shape, scale)
     queries, keys = F.reshape(q, shape=_grouped(q.shape, k.shape)), F.expand_dims(k, axis=-3)
-    scores = F.matmul(queries, F.matrix_transpose(keys)) * _scale(q.shape, form.scale)
-    mask = _mask(held(q), q.shape, k.shape, form.mask, form.causal)
-    return queries, keys, F.softmax(scores, axis=-1, mask=mask)
+    scores = F.matmul(queries, F.matrix_transpose(keys)) * factor
+    weights = F.softmax(scores, axis=-1, mask=_mask(held(q), q.shape, k.shape, mask, causal))
+    values = F.expand_dims(v, axis=-3)
+    return _Shared(queries, keys, values, weights, q.shape, factor, (heads, groups), rate, draw)
 
 
-def _thinned(F: Any, x: Any, form: _Form) -> Any:
+def _thinned(F: Any, x: Any, shared: _Shared) -> Any:
     """Dropout of the weights, or of their cotangent: the same values are kept."""
-    return F.dropout(x, rate=form.rate, draw=form.draw) if form.rate else x
+    return F.dropout(x, rate=shared.rate, draw=shared.draw) if shared.rate else x
 
 
-def _scores(F: Any, g: Any, q: Any, k: Any, v: Any, form: _Form) -> tuple[Any, Any, Any]:
-    """Queries and keys in groups, and the cotangent of their products."""
-    queries, keys, weights = _weights(F, q, k, form)
-    values = F.matrix_transpose(F.expand_dims(v, axis=-3))
-    d = _thinned(F, F.matmul(F.reshape(g, shape=(*queries.shape[:-1], g.shape[-1])), values), form) * weights
-    d = d - weights * F.sum(d, axis=-1, keepdims=True)
-    return queries, keys, d * _scale(q.shape, form.scale)
+def _grouped_cotangent(F: Any, g: Any, shared: _Shared) -> Any:
+    """The result's cotangent with an axis of the heads that share keys."""
+    g = _opened(F, g, shared.heads[0])
+    return F.reshape(g, shape=(*shared.queries.shape[:-1], g.shape[-1]))
 
 
-def _q(F: Any, g: Any, q: Any, k: Any, v: Any, form: _Form) -> Any:
-    _, keys, d = _scores(F, g, q, k, v, form)
-    return F.reshape(F.matmul(d, keys), shape=q.shape)
+def _scores(F: Any, g: Any, shared: _Shared) -> Any:
+    """The cotangent of the products of queries and keys."""
+    products = F.matmul(_grouped_cotangent(F, g, shared), F.matrix_transpose(shared.values))
+    d = _thinned(F, products, shared) * shared.weights
+    d = d - shared.weights * F.sum(d, axis=-1, keepdims=True)
+    return d * shared.scale
 
 
-def _k(F: Any, g: Any, q: Any, k: Any, v: Any, form: _Form) -> Any:
-    queries, _, d = _scores(F, g, q, k, v, form)
-    return F.sum(F.matmul(F.matrix_transpose(d), queries), axis=-3, keepdims=False)
+def _q(F: Any, g: Any, shared: _Shared) -> Any:
+    found = F.matmul(_scores(F, g, shared), shared.keys)
+    return _closed(F, F.reshape(found, shape=shared.shape), shared.heads[0])
 
 
-def _v(F: Any, g: Any, q: Any, k: Any, v: Any, form: _Form) -> Any:
-    queries, _, weights = _weights(F, q, k, form)
-    g = F.reshape(g, shape=(*queries.shape[:-1], g.shape[-1]))
-    return F.sum(F.matmul(F.matrix_transpose(_thinned(F, weights, form)), g), axis=-3, keepdims=False)
+def _k(F: Any, g: Any, shared: _Shared) -> Any:
+    found = F.matmul(F.matrix_transpose(_scores(F, g, shared)), shared.queries)
+    return _closed(F, F.sum(found, axis=-3, keepdims=False), shared.heads[1])
 
 
-def _rule(part: Any) -> Any:
-    """A rule on operands with their heads on an axis, made one on operands as they are given."""
-
-    def rule(
-        F: Any, g: Any, q: Any, k: Any, v: Any, mask: Any, causal: bool, scale: float | None,
-        heads: int | None, kv_heads: int | None, rate: float, draw: Draw | None,
-    ) -> Any:  # fmt: skip
-        groups = _side_by_side(heads, kv_heads)
-        q, k, v = _opened(F, q, heads), _opened(F, k, groups), _opened(F, v, groups)
-        found = part(F, _opened(F, g, heads), q, k, v, _Form(mask, causal, scale, rate, draw))
-        return _closed(F, found, heads if part is _q else groups)
-
-    return rule
+def _v(F: Any, g: Any, shared: _Shared) -> Any:
+    weights = F.matrix_transpose(_thinned(F, shared.weights, shared))
+    found = F.matmul(weights, _grouped_cotangent(F, g, shared))
+    return _closed(F, F.sum(found, axis=-3, keepdims=False), shared.heads[1])
 
 
 def _sample(rng: np.random.Generator) -> list[Case]:
@@ -283,8 +291,9 @@ register(
     Op(
         "scaled_dot_product_attention",
         attention,
-        {"q": _rule(_q), "k": _rule(_k), "v": _rule(_v)},
+        {"q": _q, "k": _k, "v": _v},
         accumulates=True,
+        shared=_shared,
         sample=_sample,
     )
 )

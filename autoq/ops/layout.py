@@ -215,7 +215,8 @@ def _check_matrix(x: Any) -> None:
         )
 
 
-def _permute_back(F: Any, g: Any, axes: Shape) -> Any:
+def _permute_back(F: Any, g: Any, axes: int | Shape) -> Any:
+    axes = (axes,) if isinstance(axes, int | np.integer) else axes  # of a vector
     back = sorted(range(len(axes)), key=lambda i: axes[i] % len(axes))
     return F.permute_dims(g, axes=tuple(back))
 

@@ -58,6 +58,17 @@ class Interop:
     def __repr__(self: Any) -> str:
         return f"QTensor({self.scheme.name}, shape={self.shape}, {self.nbytes} bytes)"
 
+    def __str__(self: Any) -> str:
+        """The line that ``repr`` gives, and below it the decoded values: a few of them, to four digits.
+
+        Example:
+            >>> from autoq.storage.qtensor import QTensor
+            >>> print(QTensor.quantize([[0.3, 1.0, -2.0]], "mxfp4"))
+            QTensor(mxfp4, shape=(1, 3), 5 bytes)
+            [[ 0.25  1.   -2.  ]]
+        """
+        return f"{self!r}\n{summary(self.dequantize())}"
+
     def _repr_html_(self: Any) -> str:
         rows = "".join(
             f"<tr><th>{escape(name)}</th><td>{escape(text)}</td></tr>" for name, text in _facts(self)
@@ -83,6 +94,16 @@ class Interop:
         padded = np.pad(grid, ((0, -rows % 128), (0, -columns % 4)))
         tiles = padded.reshape(padded.shape[0] // 128, 4, 32, padded.shape[1] // 4, 4)
         return tiles.transpose(0, 3, 2, 1, 4).reshape(-1)
+
+
+def summary(values: Array) -> str:
+    """Values as text of a few lines: of more than a hundred only the first and last along each axis.
+
+    Example:
+        >>> print(summary(np.arange(1000) / 8))
+        [  0.      0.125   0.25  ... 124.625 124.75  124.875]
+    """
+    return np.array2string(values, threshold=100, precision=4, max_line_width=110)
 
 
 def _rebuilt(

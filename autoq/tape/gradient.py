@@ -13,8 +13,8 @@ import numpy as np
 from autoq.context import current
 from autoq.devices import SEVERAL, device_of, memory_error, on_gpu, using_device
 from autoq.errors import AutoqError, GradientError, ShapeError, UndifferentiableError
-from autoq.tape.accelerated import raw_on_device, rule_on_device
 from autoq.storage.inputs import converted
+from autoq.tape.accelerated import raw_on_device, rule_on_device
 from autoq.tape.apply import apply, decoded
 from autoq.tape.beside import added, copied_beside, filled, held
 from autoq.tape.delivery import add_to_grad, passed, tensor_of
@@ -25,7 +25,7 @@ from autoq.tape.stored import real_array
 from autoq.tape.tensor import AutodiffTensor, Tensor
 
 if TYPE_CHECKING:
-    from autoq.tape.op import Rule
+    from autoq.tape.op import Read, Rule
 
 # A node or a leaf tensor -> its cotangent: an array, or a tensor under create_graph.
 Gradients = dict[Any, Any]
@@ -176,7 +176,7 @@ def _raw_step(node: Node, g: Any, grads: Gradients, owned: set[Any]) -> None:
     if g.dtype is not node.compute:
         g = converted(g, node.compute)
     F = RAW_ON_DEVICE if g.__class__ is not np.ndarray and on_gpu(g) else RAW
-    values: dict[int, Any] = {}
+    values: dict[Any, Any] = {}
     rules = node.op.rules
     for i, parent in enumerate(node.parents):
         if parent is None:
@@ -201,10 +201,10 @@ def _raw_step(node: Node, g: Any, grads: Gradients, owned: set[Any]) -> None:
 
 def _by_kernel(node: Node, i: int, g: Any) -> Any:
     """What a rule for GPUs gives of the operands as they are stored, or NotImplemented."""
-    function = rule_on_device(node.op, i)
-    if function is None:
+    function, rule = rule_on_device(node.op, i), node.op.rules[0 if node.op.variadic else i]
+    if function is None or rule is None:
         return NotImplemented
-    return function(g, *_arguments(node, i, {}, _stored_value))
+    return function(g, *_arguments(node, i, RAW_ON_DEVICE, rule.reads, {}, _stored_value))
 
 
 def _stored_value(node: Node, i: int) -> Any:
@@ -216,7 +216,7 @@ def _stored_value(node: Node, i: int) -> Any:
 def _recorded_step(node: Node, g: Any, grads: Gradients, owned: set[Any]) -> None:
     """The same on tracked, inhibiting float tensors (S27)."""
     g = as_inhibiting(g, node.compute)
-    values: dict[int, Any] = {}
+    values: dict[Any, Any] = {}
     for i, parent in enumerate(node.parents):
         if parent is None:
             continue
@@ -229,7 +229,7 @@ def _recorded_step(node: Node, g: Any, grads: Gradients, owned: set[Any]) -> Non
         grads[parent] = d if previous is None else apply("add", previous, d)
 
 
-def _recorded_call(node: Node, i: int, g: Any, values: dict[int, Any]) -> Tensor:
+def _recorded_call(node: Node, i: int, g: Any, values: dict[Any, Any]) -> Tensor:
     """A rule's result as a tensor; a rule that can't be differentiated is an error that names its op."""
     try:
         d = _call(node, i, RECORDED, g, values, _recorded_value)
@@ -255,7 +255,7 @@ def _operand(node: Node, i: int) -> str:
     return f"operand {i}" if node.op.variadic else f"operand {node.op.operands[i]!r}"
 
 
-def _call(node: Node, i: int, F: Any, g: Any, values: dict[int, Any], value_of: Callable[..., Any]) -> Any:
+def _call(node: Node, i: int, F: Any, g: Any, values: dict[Any, Any], value_of: Callable[..., Any]) -> Any:
     """Call the rule of operand ``i`` with what it reads."""
     op = node.op
     rule: Rule | None = op.rules[0] if op.variadic else op.rules[i]
@@ -265,15 +265,16 @@ def _call(node: Node, i: int, F: Any, g: Any, values: dict[int, Any], value_of: 
             f"gradients for {', '.join(op.vjp)}",
             "Call .detach() on that operand.",
         )
-    return rule.function(F, g, *_arguments(node, i, values, value_of))
+    return rule.function(F, g, *_arguments(node, i, F, rule.reads, values, value_of))
 
 
-def _arguments(node: Node, i: int, values: dict[int, Any], value_of: Callable[..., Any]) -> list[Any]:
-    """What the rule of operand ``i`` reads; ``values`` keeps operands that several rules read."""
+def _arguments(
+    node: Node, i: int, F: Any, reads: tuple[Read, ...], values: dict[Any, Any], value_of: Callable[..., Any]
+) -> list[Any]:
+    """What a rule reads; ``values`` keeps what others of the same node may read too."""
     op = node.op
-    rule: Rule | None = op.rules[0] if op.variadic else op.rules[i]
-    arguments: list[Any] = []
-    for source, key in rule.reads if rule is not None else ():
+    arguments = []
+    for source, key in reads:
         if source == "value":
             if key not in values:
                 values[key] = value_of(node, key)
@@ -285,6 +286,11 @@ def _arguments(node: Node, i: int, values: dict[int, Any], value_of: Callable[..
             arguments.append([values[k] for k in range(len(node.parents))])
         elif source == "shape":
             arguments.append(node.shapes[key])
+        elif source == "shared":
+            if key not in values:
+                read = _arguments(node, i, F, op.shared_reads, values, value_of)
+                values[key] = op.shared(F, *read)  # type: ignore[misc]
+            arguments.append(values[key])
         elif op.variadic and key in ("i", "shapes"):
             arguments.append(i if key == "i" else node.shapes)
         else:

@@ -21,7 +21,7 @@ class Read(NamedTuple):
 
     Attributes:
         source: ``"value"`` (a decoded operand), ``"values"`` (all of a variadic op's), ``"shape"`` (an
-            operand's shape) or ``"static"``.
+            operand's shape), ``"shared"`` (what the rules have in common) or ``"static"``.
         key: The operand's position, or the static argument's name.
     """
 
@@ -63,6 +63,8 @@ class Op:
         operands: Operand names, where the forward has no signature (NumPy ufuncs).
         residual: What a rule needs beside the operands: ``residual(values, static) -> dict`` of arrays,
             saved under names that rules may read like static arguments; run only when the call is recorded.
+        shared: What several rules compute alike from the operands: ``shared(F, *reads)``, run once a backward
+            for all rules with a parameter ``shared``, and then dropped.
         sample: ``sample(rng)`` lists ``(operands, static)`` in the op's smooth domain, for the registry
             tests.
         doc: The public docstring; the forward's own if empty.
@@ -81,12 +83,14 @@ class Op:
     packed: Callable[..., Any] | None = None
     operands: tuple[str, ...] = ()
     residual: Callable[..., Any] | None = None
+    shared: Callable[..., Any] | None = None
     sample: Callable[..., Any] | None = None
     doc: str = ""
     statics: tuple[str, ...] = field(default=(), init=False)
     defaults: Mapping[str, Any] = field(default_factory=dict, init=False)
     optional: frozenset[str] = field(default=frozenset(), init=False)
     rules: tuple[Rule | None, ...] = field(default=(), init=False)
+    shared_reads: tuple[Read, ...] = field(default=(), init=False)
     reads: dict[int, Container[int]] = field(default_factory=dict, init=False)
 
     def __post_init__(self) -> None:
@@ -100,6 +104,8 @@ class Op:
         object.__setattr__(self, "defaults", _defaults(self))
         object.__setattr__(self, "optional", _optional(self))
         object.__setattr__(self, "rules", _rules(self))
+        if self.shared is not None:
+            object.__setattr__(self, "shared_reads", tuple(_reads(self, self.shared, after=1)))
 
     @property
     def differentiable(self) -> bool:
@@ -110,9 +116,12 @@ class Op:
         """The operands whose values are read by the rules of those in the bit set ``needs``; kept."""
         rules = self.rules * needs.bit_length() if self.variadic else self.rules
         chosen = [rule for i, rule in enumerate(rules) if rule is not None and needs >> i & 1]
-        if any(r.source == "values" for rule in chosen for r in rule.reads):
+        reads = [r for rule in chosen for r in rule.reads]
+        if any(r.source == "shared" for r in reads):
+            reads += self.shared_reads
+        if any(r.source == "values" for r in reads):
             return self.reads.setdefault(needs, EVERY)
-        found = frozenset(int(r.key) for rule in chosen for r in rule.reads if r.source == "value")
+        found = frozenset(int(r.key) for r in reads if r.source == "value")
         return self.reads.setdefault(needs, found)
 
     def __repr__(self) -> str:
@@ -183,9 +192,9 @@ def _rules(op: Op) -> tuple[Rule | None, ...]:
     )
 
 
-def _reads(op: Op, rule: Callable[..., Any]) -> list[Read]:
+def _reads(op: Op, rule: Callable[..., Any], after: int = 2) -> list[Read]:
     """What the rule's parameters after ``F, g`` stand for."""
-    names = list(inspect.signature(rule).parameters)[2:]
+    names = list(inspect.signature(rule).parameters)[after:]
     shapes = {f"{name}_shape": i for i, name in enumerate(op.operands)}
     reads = []
     for name in names:
@@ -195,6 +204,8 @@ def _reads(op: Op, rule: Callable[..., Any]) -> list[Read]:
             reads.append(Read("value", op.operands.index(name)))
         elif name in shapes:
             reads.append(Read("shape", shapes[name]))
+        elif op.shared is not None and name == "shared":
+            reads.append(Read("shared", name))
         else:
             reads.append(Read("static", name))
     return reads

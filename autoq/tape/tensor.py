@@ -13,6 +13,7 @@ from autoq.context import current
 from autoq.errors import DTypeError, GradientError, ShapeError
 from autoq.schemes import QuantScheme
 from autoq.storage import QTensor
+from autoq.storage.interop import summary
 from autoq.tape.apply import apply, bind, plain
 from autoq.tape.hooks import Hooked
 from autoq.tape.node import LEAF, Node
@@ -183,8 +184,11 @@ class Tensor(Hooked):
         where = "" if self.device == "cpu" else f", {self.device}"
         return f"tensor({text}, {dtype_name(self.dtype)}{where}{_marks(self)})"
 
+    def __str__(self) -> str:
+        return f"{self!r}\n{summary(self.numpy())}" if type(self._value) is QTensor else repr(self)
+
     def __format__(self, spec: str) -> str:
-        return format(self.item(), spec) if spec else repr(self)
+        return format(self.item(), spec) if spec else str(self)
 
     def __reduce__(self) -> tuple[Any, ...]:
         if type(self._node) is Node:

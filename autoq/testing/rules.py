@@ -61,7 +61,7 @@ def noting_residual(op: Op, note: Callable[[Array], None]) -> Op:
 def slopes(node: Node, shape: tuple[int, ...]) -> dict[int, Array]:
     """By operand of an element-wise op, the derivative that its rule gives at every element."""
     found: dict[int, Array] = {}
-    values: dict[int, Any] = {}
+    values: dict[Any, Any] = {}
     ones = np.ones(shape)
     with np.errstate(all="ignore"):
         for i, parent in enumerate(node.parents):

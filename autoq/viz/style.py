@@ -56,10 +56,11 @@ def label_ends(ax: Axes, ends: Sequence[tuple[float, float, str, str]], gap: flo
     """Write names beside the ends of lines, moved apart so that none covers another.
 
     Args:
-        ax: The axes, their limits and scales already set.
+        ax: The axes, their data and scales already set.
         ends: ``(x, y, name, colour)`` of each line's end, in data coordinates.
         gap: Least distance of two labels, as a fraction of the axes' height.
     """
+    ax.autoscale_view()  # of axes that share limits, those of the last data
     to_axes = ax.transData + ax.transAxes.inverted()
     wanted = [float(to_axes.transform((x, y))[1]) for x, y, _, _ in ends]
     for height, (_, _, name, shade) in zip(spread(wanted, gap), ends, strict=True):

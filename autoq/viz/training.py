@@ -38,9 +38,11 @@ def loss_curves(
     figure, axes = new_figure(len(panels), 4.5 * len(panels), 3.4, sharey=True)
     for ax, (heading, losses) in zip(axes, panels.items(), strict=True):
         for position, values in enumerate(losses.values()):
-            ax.plot(np.arange(1, len(values) + 1), values, color=colour(position), linewidth=1.5)
+            marker = "o" if len(values) == 1 else ""  # a line of one point shows nothing
+            epochs = np.arange(1, len(values) + 1)
+            ax.plot(epochs, values, color=colour(position), linewidth=1.5, marker=marker, markersize=4.5)
         ax.set_yscale("log")
-        ax.xaxis.get_major_locator().set_params(integer=True)
+        ax.xaxis.get_major_locator().set_params(integer=True, min_n_ticks=1)
         ax.set_xlabel("epoch", fontsize=8.5)
         title(ax, heading)
     axes[0].set_ylabel(label, fontsize=8.5)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
+
+import array_api_strict as strict
 import numpy as np
 import pytest
 
@@ -193,3 +196,20 @@ def test_info_names_the_limits():
     everything = info.dtypes()
     assert {name: dtype.name for name, dtype in everything.items()} == {name: name for name in everything}
     assert info.dtypes(kind="complex floating") == {}
+
+
+KINDS = ["bool", "integral", "real floating"]
+DTYPES_OF = {kind: sorted(aq.__array_namespace_info__().dtypes(kind=kind)) for kind in KINDS}
+PAIRS = [pair for names in DTYPES_OF.values() for pair in itertools.product(names, repeat=2)]
+
+
+def open_by_the_standard(pair):
+    return "uint64" in pair and any(name.startswith("int") for name in pair)
+
+
+@pytest.mark.parametrize("pair", [p for p in PAIRS if not open_by_the_standard(p)], ids=" ".join)
+def test_result_type_of_dtypes_and_arrays_is_that_of_the_standard(pair):
+    expected = strict.result_type(*[getattr(strict, name) for name in pair])
+    dtypes = [getattr(aq.dtypes, name) for name in pair]
+    for given in itertools.product(*[(dtype, aq.empty(1, dtype=dtype)) for dtype in dtypes]):
+        assert str(aq.result_type(*given)) == str(expected).rpartition(".")[2]

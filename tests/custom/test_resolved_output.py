@@ -14,6 +14,7 @@ from autoq.context import Observer, observing
 from autoq.devices import beside, same_memory, to_host
 from autoq.storage import QTensor, convert
 from autoq.storage.rewrite import _amax_of, rewritten
+from tests.examples import scaled
 from tests.storage.tensors import (
     DEVICE,
     check_invariants,
@@ -132,7 +133,7 @@ def test_wrong_arrays_are_named() -> None:
         aq.ResolvedOutput.of(q).written_into(q).write(np.ones(3, np.float32))
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=scaled(150), deadline=None)
 @given(st.data(), tensors(st.one_of(small_names, names)))
 def test_rewriting_touches_only_blocks_with_changes(data: Any, q: QTensor) -> None:
     x = to_host(q.dequantize())

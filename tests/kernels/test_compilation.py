@@ -14,7 +14,7 @@ import pytest
 
 from autoq.errors import ArgumentError, ShapeError
 from autoq.kernels import bind
-from autoq.kernels.cpu import quantize
+from autoq.kernels.cpu import dequantize, quantize
 
 from .codecs import CODECS, block_of, results
 
@@ -46,6 +46,7 @@ def in_new_process(script: str, cache: Path) -> str:
     return done.stdout
 
 
+@pytest.mark.compiled
 def test_a_second_process_compiles_nothing(tmp_path: Path) -> None:
     script = USE.format(names="['mxfp8', 'int8']") + "print(count.compiled)"
     assert int(in_new_process(script, tmp_path)) > 0
@@ -106,6 +107,7 @@ def test_kernels_use_vectors_and_no_gathers(name: str, tmp_path: Path) -> None:
         assert "gather" not in assembly
 
 
+@pytest.mark.compiled
 def test_read_only_and_unaligned_input_needs_no_other_kernel() -> None:
     x = np.arange(64, dtype=np.float32).reshape(2, 32)
     aligned = results("mxfp8", x)
@@ -119,6 +121,7 @@ def test_read_only_and_unaligned_input_needs_no_other_kernel() -> None:
     assert len(quantize._lines[CODECS["mxfp8"]].signatures) == 1
 
 
+@pytest.mark.compiled
 def test_strided_input_is_refused_rather_than_compiled_for() -> None:
     x = np.zeros((64, 2), np.float32).T
     with pytest.raises(TypeError):
@@ -131,6 +134,15 @@ def test_results_that_do_not_fit_are_refused() -> None:
     for short in ((words[:1], scales), (words[:, :60].copy(), scales), (words, scales[:, :1].copy())):
         with pytest.raises(ShapeError, match="quantize"):
             quantize.quantize_lines(x, CODECS["mxfp8"], 32, *short)
+
+
+def test_arrays_that_do_not_fit_are_refused_in_decoding() -> None:
+    words, scales = results("mxfp8", np.zeros((2, 64), np.float32))
+    for out in (np.empty((3, 64), np.float32), np.empty((2, 96), np.float32)):
+        with pytest.raises(ShapeError, match="dequantize"):
+            dequantize.dequantize_lines(words, scales, None, CODECS["mxfp8"], 32, out)
+    with pytest.raises(ShapeError, match="decode"):
+        dequantize.decode_codes(np.zeros(3, np.uint8), CODECS["mxfp8"], np.empty(4, np.float32))
 
 
 def test_stochastic_rounding_asks_for_a_draw() -> None:

@@ -9,6 +9,7 @@ import sys
 import numpy as np
 import pytest
 
+from autoq.errors import ShapeError
 from autoq.kernels.cpu import dequantize, pool, quantize, reduce
 
 from .codecs import CODECS, block_of, results
@@ -27,10 +28,25 @@ def use_threads(monkeypatch: pytest.MonkeyPatch):
     return use
 
 
+NAMES = ["mxfp8", "mxfp6 floor", "int8 stochastic"]
+
+
+@pytest.mark.compiled
 @pytest.mark.parametrize("shape", [(3, (1 << 18) + 32), (2048, 160), (700, 451)])
-@pytest.mark.parametrize("name", ["mxfp8", "mxfp6 floor", "int8 stochastic"])
+@pytest.mark.parametrize("name", NAMES)
 def test_results_do_not_depend_on_threads(name: str, shape: tuple[int, int], use_threads) -> None:
-    x = np.random.default_rng(1).standard_normal(shape, dtype=np.float32)
+    check_threads(name, np.random.default_rng(1).standard_normal(shape, dtype=np.float32), use_threads)
+
+
+@pytest.mark.parametrize("shape", [(3, 64), (6, 32), (7, 45)])
+@pytest.mark.parametrize("name", NAMES)
+def test_small_pieces_give_the_same(name: str, shape: tuple[int, int], use_threads, monkeypatch) -> None:
+    for module in (quantize, dequantize):
+        monkeypatch.setattr(module, "PARALLEL_VALUES", 1)
+    check_threads(name, np.random.default_rng(1).standard_normal(shape, dtype=np.float32), use_threads)
+
+
+def check_threads(name: str, x: np.ndarray, use_threads) -> None:
     found = []
     for count in (1, 2, 5):
         use_threads(count)
@@ -42,6 +58,7 @@ def test_results_do_not_depend_on_threads(name: str, shape: tuple[int, int], use
     assert found[0] == found[1] == found[2]
 
 
+@pytest.mark.compiled
 def test_reductions_do_not_depend_on_threads(use_threads) -> None:
     x = np.random.default_rng(1).standard_normal(1 << 19, dtype=np.float32)
     x[300_000], x[400_000], x[500_000] = np.nan, np.inf, -100
@@ -51,6 +68,20 @@ def test_reductions_do_not_depend_on_threads(use_threads) -> None:
         assert reduce.first_nonfinite(x) == 300_000
     assert reduce.first_nonfinite(x[:1000]) == -1
     assert reduce.amax(x[:0]) == 0
+
+
+def test_small_pieces_that_do_not_fit_are_refused(use_threads, monkeypatch) -> None:
+    use_threads(2)
+    for module in (quantize, dequantize):
+        monkeypatch.setattr(module, "PARALLEL_VALUES", 1)
+    x = np.ones((4, 64), np.float32)
+    words, scales = results("mxfp8", x)
+    for short in ((words, scales[:, :1]), (words[:, :60], scales)):
+        short = tuple(np.ascontiguousarray(a) for a in short)
+        with pytest.raises(ShapeError, match="dequantize"):
+            dequantize.dequantize_lines(*short, None, CODECS["mxfp8"], 32, np.empty_like(x))
+        with pytest.raises(ShapeError, match="quantize"):
+            quantize.quantize_lines(x, CODECS["mxfp8"], 32, *short)
 
 
 def test_an_error_in_a_piece_reaches_the_caller() -> None:

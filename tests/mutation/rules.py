@@ -120,7 +120,8 @@ def mutants_of_source() -> Iterator[Mutant]:
     used: dict[tuple[str, int], dict[FunctionType, list[Op]]] = defaultdict(lambda: defaultdict(list))
     for op in differentiable():
         assert not isinstance(op.vjp, str)
-        for function in {f: None for rule in op.vjp.values() for f in callees(rule, "autoq.ops")}:
+        rules = [*op.vjp.values(), *filter(None, [op.shared])]
+        for function in {f: None for rule in rules for f in callees(rule, "autoq.ops")}:
             used[place(function)][function].append(op)
     for functions in used.values():
         function = next(iter(functions))

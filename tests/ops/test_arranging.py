@@ -133,3 +133,15 @@ def test_error_says_what_was_given_allowed_and_what_to_do(call, error, text):
     assert text in str(caught.value)
     assert caught.value.allowed
     assert caught.value.remedy
+
+
+@pytest.mark.parametrize("move", [aq.transpose, aq.permute_dims])
+@pytest.mark.parametrize("axis", [0, -1, np.int64(0)])
+def test_the_only_axis_of_a_vector_may_be_a_number(move, axis):
+    x = aq.tensor(np.arange(32.0), dtype=aq.float32, requires_grad=True)
+    for source in (x, x.quantize(aq.mxfp8)):
+        x.grad = None
+        moved = move(source, axis)
+        assert moved.dtype == source.dtype
+        moved.backward(np.arange(32, dtype=np.float32))
+        np.testing.assert_array_equal(x.grad.numpy(), np.arange(32))

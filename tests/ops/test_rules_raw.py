@@ -43,18 +43,26 @@ def gradient(op, i, g, operands, static):
     static = statics_of(op, static)
     rule = op.rules[0] if op.variadic else op.rules[i]
     extra = {"i": i, "shapes": tuple(np.shape(x) for x in operands)} if op.variadic else {}
+    arguments = arguments_of(rule.reads, op, operands, {**static, **extra})
+    with np.errstate(all="ignore"):  # as in the engine
+        return unbroadcast(rule.function(F, g, *arguments), np.shape(operands[i]))
+
+
+def arguments_of(reads, op, operands, static):
+    """What a rule reads."""
     arguments = []
-    for source, key in rule.reads:
+    for source, key in reads:
         if source == "value":
             arguments.append(operands[key])
         elif source == "values":
             arguments.append(list(operands))
         elif source == "shape":
             arguments.append(np.shape(operands[key]))
+        elif source == "shared":
+            arguments.append(op.shared(F, *arguments_of(op.shared_reads, op, operands, static)))
         else:
-            arguments.append({**static, **extra}[key])
-    with np.errstate(all="ignore"):  # as in the engine
-        return unbroadcast(rule.function(F, g, *arguments), np.shape(operands[i]))
+            arguments.append(static[key])
+    return arguments
 
 
 def central_difference(op, i, g, operands, static):

@@ -110,6 +110,22 @@ def test_a_run_prints_a_table_and_draws_its_pictures(tmp_path, capsys):
     assert all(path.stat().st_size > 10_000 for path in folder.glob("*.png"))
 
 
+def test_four_runs_on_few_digits_have_a_row_each(monkeypatch, tmp_path, capsys):
+    few = aq.data.Split(*(part[:16] for part in aq.data.digits()))
+    monkeypatch.setattr("autoq.cli.digits.load_digits", lambda seed: few)
+    for module in ("autoq.cli.digits", "autoq.train.digits", "autoq.train.measure"):
+        monkeypatch.setattr(f"{module}.WIDTHS", (64, 32, 24, 10))
+    assert main(["train", "digits", "--epochs", "1", "--out", str(tmp_path)]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].startswith("16 scanned digits to train on, 16 to test on; layers 64-32-24-10")
+    names = [recipe.name for recipe in recipes_of(options())]
+    assert [line.split("  ")[0] for line in lines[3:7]] == names
+    assert all("%" in line for line in lines[3:7])
+    assert {path.name for path in tmp_path.iterdir()} == {
+        *("loss.png", "weights.png", "quantization_error.png")
+    }
+
+
 def test_a_folder_that_is_a_file_is_refused_before_training(tmp_path, capsys):
     file = tmp_path / "file"
     file.write_text("")

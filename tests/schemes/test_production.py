@@ -32,6 +32,7 @@ FLOATS = arrays(np.float32, array_shapes(min_dims=2, max_dims=3, min_side=1, max
                 elements=st.floats(width=32))  # fmt: skip
 
 
+@pytest.mark.compiled
 def test_every_combination_interpreted():
     matrix = Path(__file__).parent / "interpreted_matrix.py"
     # NumPy warns of overflow where compiled code doesn't.

@@ -15,6 +15,7 @@ from autoq.random import Draw
 from autoq.schemes import CATALOG, QuantScheme
 from autoq.storage import QTensor, convert, encoding, inputs
 from autoq.testing import reference
+from tests.examples import scaled
 from tests.storage.tensors import SCHEMES, check_invariants, names, same_floats, shapes, small_names, values
 
 # float64, so that the float under test rounds them: to infinity or zero where it must.
@@ -38,7 +39,7 @@ def check_against_oracle(x: np.ndarray, scheme: QuantScheme, **options: Any) -> 
     return q
 
 
-@settings(max_examples=120)
+@settings(max_examples=scaled(120))
 @given(st.data(), st.one_of(names, small_names))
 def test_quantize_and_dequantize_equal_the_oracle(float_dtype: Any, data: Any, name: str) -> None:
     shape = data.draw(shapes(SCHEMES[name]))

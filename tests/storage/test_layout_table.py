@@ -18,6 +18,7 @@ from autoq.devices import same_memory
 from autoq.storage import QTensor, convert, device, encoding, move, packing, readers
 from autoq.storage.plan import Kernels, kernels
 from autoq.tape.op import REGISTRY
+from tests.examples import scaled
 from tests.storage.tensors import (
     DEVICE,
     SCHEMES,
@@ -132,6 +133,7 @@ def decoded(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     return counts
 
 
+@pytest.mark.compiled
 @pytest.mark.parametrize("row", ROWS)
 def test_a_case_takes_what_the_rules_say(row: int, decoded: list[int]) -> None:
     case, (op, marks) = table.CASES[row], EXPECTED[row]
@@ -148,6 +150,7 @@ def test_a_case_takes_what_the_rules_say(row: int, decoded: list[int]) -> None:
         check_invariants(packed)
 
 
+@pytest.mark.compiled
 @pytest.mark.parametrize("row", ROWS)
 def test_values_move_bit_for_bit_unless_blocks_are_cut(row: int) -> None:
     case, (_, marks) = table.CASES[row], EXPECTED[row]
@@ -171,6 +174,7 @@ def test_every_layout_op_has_its_rows() -> None:
     assert packed == {case.op for case in table.CASES} - {"split", "contiguous"}
 
 
+@pytest.mark.compiled
 def test_the_page_in_the_docs_is_what_the_code_does() -> None:
     assert table.PAGE.read_text() == table.layout_page()
 
@@ -191,7 +195,7 @@ def by_the_letter(q: QTensor, axis: int, part: slice) -> str:
     return "copy" if all(len({p // whole for p in block}) == 1 for block in blocks) else "decode"
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=scaled(300), deadline=None)
 @given(st.data(), st.one_of(small_names, names))
 def test_slices_of_every_scheme_take_what_the_letter_says(data: Any, name: str) -> None:
     scheme = SCHEMES[name]

@@ -13,6 +13,7 @@ from autoq.devices import to_host
 from autoq.errors import ArgumentError, DTypeError, IndexingError, ShapeError
 from autoq.schemes import CATALOG
 from autoq.storage import QTensor, move
+from tests.examples import scaled
 from tests.storage.tensors import (
     SCHEMES,
     check_invariants,
@@ -41,7 +42,7 @@ def reshaped_sizes(draw: Any, size: int) -> tuple[int, ...]:
     return tuple(sizes)
 
 
-@settings(max_examples=200)
+@settings(max_examples=scaled(200))
 @given(st.data(), tensors(either))
 def test_reshape(data: Any, q: QTensor) -> None:
     shape = reshaped_sizes(data.draw, q.size) if q.size else (0, 3)
@@ -52,7 +53,7 @@ def test_reshape(data: Any, q: QTensor) -> None:
         check_moved(q, result, how, lambda x: x.reshape(shape))
 
 
-@settings(max_examples=100)
+@settings(max_examples=scaled(100))
 @given(st.data(), tensors(either))
 def test_permute_dims(data: Any, q: QTensor) -> None:
     axes = data.draw(st.permutations(range(q.ndim)))
@@ -61,7 +62,7 @@ def test_permute_dims(data: Any, q: QTensor) -> None:
     check_moved(q, result, how, lambda x: x.transpose(axes))
 
 
-@settings(max_examples=100)
+@settings(max_examples=scaled(100))
 @given(st.data(), tensors(either))
 def test_expand_dims_and_squeeze_undo_each_other(data: Any, q: QTensor) -> None:
     axis = data.draw(st.integers(0, q.ndim))
@@ -74,7 +75,7 @@ def test_expand_dims_and_squeeze_undo_each_other(data: Any, q: QTensor) -> None:
     assert same_floats(back.dequantize(), q.dequantize())
 
 
-@settings(max_examples=100)
+@settings(max_examples=scaled(100))
 @given(tensors(either))
 def test_squeeze_all(q: QTensor) -> None:
     if q.scheme.block and len(q.scheme.block) > sum(n != 1 for n in q.shape) > 0:
@@ -84,7 +85,7 @@ def test_squeeze_all(q: QTensor) -> None:
         check_moved(q, result, how, np.squeeze)
 
 
-@settings(max_examples=100)
+@settings(max_examples=scaled(100))
 @given(st.data(), tensors(either))
 def test_broadcast_to(data: Any, q: QTensor) -> None:
     shape = tuple(data.draw(st.sampled_from((1, 2, 5))) if n == 1 else n for n in q.shape)
@@ -120,7 +121,7 @@ def an_index(draw: Any, shape: tuple[int, ...]) -> tuple[Any, ...]:
     return tuple(parts)
 
 
-@settings(max_examples=400)
+@settings(max_examples=scaled(400))
 @given(st.data(), tensors(either, least=1))
 def test_getitem(data: Any, q: QTensor) -> None:
     index = an_index(data.draw, q.shape)
@@ -131,7 +132,7 @@ def test_getitem(data: Any, q: QTensor) -> None:
     check_moved(q, result, how, lambda x: x[index])
 
 
-@settings(max_examples=100)
+@settings(max_examples=scaled(100))
 @given(st.data(), tensors(either, least=1))
 def test_flip_take_repeat(data: Any, q: QTensor) -> None:
     axis = data.draw(st.integers(-q.ndim, q.ndim - 1))
@@ -144,7 +145,7 @@ def test_flip_take_repeat(data: Any, q: QTensor) -> None:
         check_moved(q, *move.take(q, indices, axis), lambda x: np.take(x, indices, axis))
 
 
-@settings(max_examples=100)
+@settings(max_examples=scaled(100))
 @given(st.data(), tensors(either, least=1))
 def test_concat_and_stack_of_one_tensors_parts(data: Any, q: QTensor) -> None:
     axis = data.draw(st.integers(0, q.ndim - 1))
@@ -167,7 +168,7 @@ def test_concat_and_stack_of_one_tensors_parts(data: Any, q: QTensor) -> None:
     check_moved(q, stacked, how, lambda x: np.stack([x, x], at))
 
 
-@settings(max_examples=100)
+@settings(max_examples=scaled(100))
 @given(st.data(), tensors(either, least=1))
 def test_pad(data: Any, q: QTensor) -> None:
     widths = [(data.draw(st.sampled_from((0, 0, 1, 4, 32))), data.draw(st.sampled_from((0, 0, 1, 4, 32))))
@@ -179,7 +180,7 @@ def test_pad(data: Any, q: QTensor) -> None:
         assert result is q
 
 
-@settings(max_examples=100)
+@settings(max_examples=scaled(100))
 @given(tensors(either))
 def test_contiguous_is_lossless_and_done_once(q: QTensor) -> None:
     result, how = move.contiguous(q)

@@ -14,13 +14,14 @@ from hypothesis import given, settings
 from autoq.errors import ArgumentError, DTypeError, SchemeError, ShapeError
 from autoq.schemes import CATALOG
 from autoq.storage import Layout, QTensor
+from tests.examples import scaled
 from tests.storage.tensors import SCHEMES, same_floats, tensors, values
 
 VECTORS = Path(__file__).parents[1] / "data" / "vectors"
 MXFP8, NVFP4 = CATALOG["mxfp8"], CATALOG["nvfp4"]
 
 
-@settings(max_examples=60)
+@settings(max_examples=scaled(60))
 @given(tensors())
 def test_pickle_and_copies_keep_every_bit(q: QTensor) -> None:
     for other in (pickle.loads(pickle.dumps(q)), copy.deepcopy(q), copy.copy(q), q.copy()):
@@ -70,6 +71,16 @@ def test_repr_is_one_line_and_html_a_small_table() -> None:
     for said in ("(4, 64)", "mxfp8", "264", "8.25", " to "):
         assert said in html
     assert "none" in QTensor.quantize(np.full((1, 32), np.nan, np.float32), MXFP8)._repr_html_()
+
+
+def test_printing_shows_the_line_of_repr_and_a_few_decoded_values() -> None:
+    q = QTensor.quantize(values((64, 64)), MXFP8)
+    first, *rest = str(q).splitlines()
+    assert first == repr(q)
+    assert len(rest) == 7  # three rows, what stands for the others, three rows
+    corner = [float(text) for text in rest[0].strip(" []").split() if text != "..."]
+    np.testing.assert_allclose(corner, q.dequantize()[0, [0, 1, 2, -3, -2, -1]], rtol=1e-3)
+    assert str(QTensor.quantize(np.zeros((0, 32), np.float32), MXFP8)).splitlines()[1:] == ["[]"]
 
 
 def test_same_bits_tells_codes_scales_scheme_and_shape_apart() -> None:

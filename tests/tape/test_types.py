@@ -244,3 +244,12 @@ def test_results_of_ops_round_to_nearest_also_in_a_stochastic_scheme():
     np.testing.assert_array_equal(y.numpy(), aq.quantize(q.numpy() * 2, aq.mxfp8).numpy())
     with pytest.raises(ArgumentError, match="without a generator"):
         aq.quantize(x, scheme)
+
+
+def test_printing_a_packed_tensor_shows_its_type_and_decoded_values():
+    q = aq.tensor([[1.0, -0.3, 0.0]], dtype=aq.mxfp4)
+    assert str(q).splitlines() == [repr(q), "[[ 1.   -0.25  0.  ]]"]
+    assert f"{q}" == str(q)
+    assert "\n" not in repr(q)
+    dense = aq.tensor([1.0, 2.0])
+    assert str(dense) == repr(dense)

@@ -21,6 +21,7 @@ from autoq.testing import (
     check_type_rule,
 )
 from autoq.testing import strategies as sts
+from tests.examples import scaled
 
 X = np.random.default_rng(0).standard_normal((2, 64)).astype(np.float32)
 
@@ -49,7 +50,7 @@ def test_other_types_are_caught(broken):
         check_type_rule(broken, X)
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=scaled(30), deadline=None)
 @given(sts.qtensors(("mxfp8", "int4")))
 def test_layouts_of_any_packed_tensor_commute_with_decoding(q):
     check_layout(lambda x: x.T.flip(axis=0).reshape(-1)[1:], q)

@@ -2,25 +2,39 @@
 
 from __future__ import annotations
 
-import os
-
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 import autoq as aq
+from autoq.tape.apply import apply
 from autoq.tape.op import REGISTRY
 from autoq.testing import VacuousCheck, check_grads, check_production
 from autoq.testing import strategies as sts
+from tests.examples import SCALE, scaled
 
-SCALE = {"nightly": 10.0, "coverage": 0.1}.get(os.environ.get("AUTOQ_TEST_PROFILE", ""), 1.0)
 SCHEMES = ("mxfp8", "mxfp6_e2m3", "mxfp4", "nvfp4", "int8", "int4")
+SIGNAL, LEARNED = np.random.default_rng(0).standard_normal((2, 32)), np.array([[0.3], [0.4]])
+SMALL_BLOCKS = aq.int4.replace(block=(8,))
+# Casts have no samples, since most of them are staircases: each is checked in a program of its own.
 CASTS = {
-    *("quantize", "dequantize", "astype", "identity", "quantize_grad"),
-    *("quantize_learned_step", "quantize_learned_clip"),
+    "quantize": (lambda x: aq.tanh(x.quantize(aq.mxfp4, ste="clip")) * x, [SIGNAL]),
+    "dequantize": (lambda x: aq.tanh(x.quantize(aq.mxfp4)).dequantize() * x, [SIGNAL]),
+    "astype": (lambda x: aq.tanh(x.quantize(aq.mxfp4).dequantize()).astype(aq.bfloat16) * x, [SIGNAL]),
+    "identity": (lambda x: apply("identity", aq.tanh(x.quantize(aq.mxfp4))) * x, [SIGNAL]),
+    "quantize_grad": (lambda x: aq.sin(aq.quantize_grad(x.quantize(aq.mxfp8), aq.int8)) * x, [SIGNAL]),
+    "quantize_learned_step": (
+        lambda x, step: aq.tanh(x.quantize(SMALL_BLOCKS, ste=aq.learned_step(step))) * x,
+        [SIGNAL, LEARNED],
+    ),
+    "quantize_learned_clip": (
+        lambda x, level: aq.tanh(x.quantize(SMALL_BLOCKS, ste=aq.learned_clip(level))) * x,
+        [SIGNAL, LEARNED * 4],
+    ),
 }
-NAMES = sorted(n for n, op in REGISTRY.items() if op.differentiable and n not in CASTS and op.sample)
+DIFFERENTIABLE = sorted(n for n, op in REGISTRY.items() if op.differentiable)
+NAMES = [n for n in DIFFERENTIABLE if n not in CASTS and REGISTRY[n].sample]
 # Constant between jumps: rounding has no influence on a gradient of 0.
 FLAT = {"ceil", "floor", "round", "trunc", "sign", "floor_divide", "extremum_share"}
 # Where a quantized operand may not come to lie: the functions aren't smooth there, and not element-wise.
@@ -30,9 +44,7 @@ DOMAIN = {"binary_cross_entropy": (1e-3, 1 - 1e-3)}
 def examples(count):
     """Settings for so many examples, more or less by the profile."""
     checks = list(HealthCheck)
-    return settings(
-        max_examples=max(1, int(count * SCALE)), deadline=None, database=None, suppress_health_check=checks
-    )
+    return settings(max_examples=scaled(count), deadline=None, database=None, suppress_health_check=checks)
 
 
 pytestmark = pytest.mark.filterwarnings("ignore::RuntimeWarning", "ignore::UserWarning")
@@ -87,6 +99,27 @@ def test_every_op_has_two_gradients_in_both_modes(name):
         check_grads(call, *call.inputs, order=2, directions=1)
 
     check()
+
+
+@pytest.mark.parametrize("name", CASTS)
+def test_every_cast_has_two_gradients_in_both_modes(name):
+    program, inputs = CASTS[name]
+    check_grads(program, *inputs, order=2, through_rounding=True)
+    leaves = [aq.tensor(x, dtype=aq.float32, requires_grad=True) for x in inputs]
+    assert name in {entry.op for entry in aq.Tape.of(program(*leaves))}
+
+
+def test_no_differentiable_op_is_left_out_of_the_checks_of_order_two():
+    assert [n for n in DIFFERENTIABLE if n not in NAMES and n not in CASTS] == []
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_samples_of_an_op_move_every_operand_that_has_a_gradient(name):
+    op = REGISTRY[name]
+    samples = [operands for operands, _ in op.sample(np.random.default_rng(0))]
+    for i, rule in enumerate(op.rules):
+        floats = [np.asarray(x[i]).dtype.kind == "f" for x in samples if len(x) > i and x[i] is not None]
+        assert rule is None or any(floats), op.operands[i]
 
 
 def squared(program):

@@ -27,6 +27,7 @@ def test_a_layer_agrees():
     check_production(layer, X, W)
 
 
+@pytest.mark.compiled
 def test_programs_large_enough_for_tiles_agree():
     x = RNG.standard_normal((80, 1024))
     check_production(lambda x: aq.tanh(aq.mul(x.quantize(aq.int8), 1.5)), x)

@@ -16,8 +16,11 @@ import autoq as aq
 from autoq.errors import ArgumentError
 from autoq.tape.op import REGISTRY
 from autoq.testing import strategies as sts
+from tests.examples import scaled
 
-calm = settings(max_examples=40, deadline=None, database=None, suppress_health_check=list(HealthCheck))
+calm = settings(
+    max_examples=scaled(40), deadline=None, database=None, suppress_health_check=list(HealthCheck)
+)
 search = settings(max_examples=2000, deadline=None, database=None)
 
 

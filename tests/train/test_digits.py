@@ -2,18 +2,35 @@
 
 from __future__ import annotations
 
+import os
+
 import numpy as np
 import pytest
 
 import autoq as aq
+import autoq.train.digits
+import autoq.train.measure
 from autoq.errors import ArgumentError, SchemeError
 from autoq.train.digits import STANDARD, Recipe, as_signal, build, train
 from autoq.train.measure import network_errors, tape_cost
 
+INTERPRETED = os.environ.get("NUMBA_DISABLE_JIT") == "1"
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _few_units():
+    """Narrow layers where kernels are interpreted."""
+    with pytest.MonkeyPatch.context() as patch:
+        for module in (autoq.train.digits, autoq.train.measure) if INTERPRETED else ():
+            patch.setattr(module, "WIDTHS", (64, 96, 96, 10))
+        yield
+
 
 @pytest.fixture(scope="module")
 def digits():
-    return aq.data.digits(seed=0)
+    """All of them; a few where kernels are interpreted."""
+    found = aq.data.digits(seed=0)
+    return aq.data.Split(*(part[:64] for part in found)) if INTERPRETED else found
 
 
 @pytest.fixture(scope="module")

@@ -29,6 +29,23 @@ def test_loss_curves_draw_each_run_in_both_panels_and_name_it_in_its_colour():
         assert [named[name].get_color() for name in test] == [line.get_color() for line in ax.lines]
 
 
+def test_names_stand_where_the_lines_end_also_outside_the_limits_of_the_first_panel():
+    figure = aq.viz.loss_curves({"a": [2.0, 1.9], "b": [2.1, 2.0]}, {"a": [2.2, 3.0], "b": [2.2, 9.0]})
+    ax = figure.axes[1]
+    for line, name in zip(ax.lines, ("a", "b"), strict=True):
+        end = (ax.transData + ax.transAxes.inverted()).transform((2, line.get_ydata()[-1]))[1]
+        assert 0 < end < 1
+        assert labels(ax)[name].get_position()[1] == pytest.approx(end, abs=1e-6)
+
+
+def test_one_epoch_shows_as_points_over_its_number():
+    figure = aq.viz.loss_curves({"a": [2.0], "b": [2.1]}, {"a": [2.2], "b": [2.3]})
+    for ax in figure.axes:
+        assert [line.get_marker() for line in ax.lines] == ["o", "o"]
+        assert [tick for tick in ax.get_xticks() if 0.9 < tick < 1.1] == [1.0]
+    assert figure._repr_png_().startswith(b"\x89PNG")
+
+
 def test_without_a_test_set_there_is_one_panel_with_the_label_that_is_asked_for():
     (ax,) = aq.viz.loss_curves({"a": [2.0, 1.0, 0.5]}, label="mean squared error").axes
     assert ax.get_ylabel() == "mean squared error"
