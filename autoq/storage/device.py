@@ -186,6 +186,8 @@ def set_at(x: Array, index: Any, values: Any) -> None:
     xp = array_namespace(x)
     with using_device(device_of(x)):
         places = xp.arange(x.size).reshape(x.shape)[index]
+        if not places.size:
+            return
         flat = places.reshape(-1)
         order = xp.argsort(flat, kind="stable")
         last = order[xp.searchsorted(flat[order], flat, side="right") - 1]
