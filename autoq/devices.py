@@ -329,8 +329,10 @@ def same_memory(a: Any, b: Any) -> bool:
         >>> same_memory(x[:2], x[1:]), same_memory(x, x.copy())
         (True, False)
     """
-    xp = array_namespace(a)
-    return array_namespace(b) is xp and bool(xp.may_share_memory(a, b))
+    if device_of(a) != device_of(b):
+        return False
+    with using_device(device_of(a)):
+        return bool(array_namespace(a).may_share_memory(a, b))
 
 
 def address(array: Any) -> int:

@@ -7,6 +7,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from autoq.context import using
+from autoq.devices import using_device
 from autoq.errors import ArgumentError, ShapeError
 from autoq.nn.init import ones, zeros
 from autoq.nn.module import Module
@@ -14,6 +15,7 @@ from autoq.nn.setting import dtype_setting, setting_text
 from autoq.nn.state import put
 from autoq.nn.weighted import check_size, described
 from autoq.tape.apply import apply, as_operand, decoded
+from autoq.tape.beside import check_beside
 from autoq.tape.parameter import Parameter
 from autoq.tape.tensor import Tensor
 from autoq.types import float32, float64
@@ -78,14 +80,15 @@ class _BatchNorm(Module):
                 f"{self.running_mean.shape[0]} channels on axis 1, at least two values of each",
                 "Use a larger batch, or .eval() for the running statistics.",
             )
+        check_beside(type(self).__name__, x, self.running_mean, self.running_var, self.weight, self.bias)
         values = decoded(x, float64 if x.dtype == float64 else float32)
         axes = (0, *range(2, x.ndim))
-        with using(grad=False):
+        with using_device(x.device), using(grad=False):
             self._move(self.running_mean, np.mean(values, axis=axes))
             self._move(self.running_var, np.var(values, axis=axes, ddof=1))
 
     def _move(self, kept: Tensor, new: Any) -> None:
-        old = kept.numpy()
+        old = kept.value
         put(kept, (old + self.momentum * (new - old)).astype(old.dtype))
 
 

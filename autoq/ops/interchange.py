@@ -71,7 +71,8 @@ def _of_tensor(x: Tensor, target: Any, copy: bool | None) -> Tensor:
 def copied(x: Tensor) -> Tensor:
     """A tensor of its own memory, through which gradients reach ``x``."""
     out = apply("identity", x)
-    out._value, out._version = x._value.copy(), [0]
+    with devices.using_device(x.device):
+        out._value, out._version = x._value.copy(), [0]
     return out
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from autoq.devices import on_gpu, to_host
+from autoq.devices import device_of, on_gpu, to_host, using_device
 from autoq.errors import ArgumentError, DTypeError
 from autoq.optim.fused import are_on_one_gpu, read, scaled_on_gpu
 from autoq.recording import recording
@@ -83,8 +83,9 @@ def _listed(parameters: Any) -> list[Any]:
 def squared_norm(gradient: Any) -> float:
     """The sum of squares, in float64 where float32 overflows or underflows."""
     if on_gpu(gradient):
-        wide = gradient.astype(np.float64)
-        return float(to_host((wide * wide).sum()))
+        with using_device(device_of(gradient)):
+            wide = gradient.astype(np.float64)
+            return float(to_host((wide * wide).sum()))
     if gradient.dtype == np.float32:
         total = float(np.vdot(gradient, gradient))
         if 1e-30 < total < math.inf:
@@ -96,5 +97,6 @@ def squared_norm(gradient: Any) -> float:
 def scaled(gradient: Any, factor: float) -> Any:
     """``factor`` times a gradient, in at least float32, where a small factor doesn't make it vanish."""
     wide = np.float64 if gradient.dtype == np.float64 else np.float32
-    result = np.multiply(gradient, factor, dtype=wide)
+    with using_device(device_of(gradient)):
+        result = np.multiply(gradient, factor, dtype=wide)
     return result if on_gpu(result) else np.asarray(result)

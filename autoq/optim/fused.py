@@ -58,9 +58,10 @@ def step_on_gpu(optimizer: Optimizer, index: int, group: Mapping[str, Any], slot
 
 def _readable(gradient: Any) -> tuple[Any, str]:
     """A gradient as kernels read it, and its dtype's name."""
-    if gradient.dtype.name not in KINDS:
-        gradient = gradient.astype(float32)
-    return array_namespace(gradient).ascontiguousarray(gradient), gradient.dtype.name
+    with using_device(device_of(gradient)):
+        if gradient.dtype.name not in KINDS:
+            gradient = gradient.astype(float32)
+        return array_namespace(gradient).ascontiguousarray(gradient), gradient.dtype.name
 
 
 def _launch(

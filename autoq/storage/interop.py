@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..devices import on_gpu, to_host
+from ..devices import on_gpu, to_host, using_device
 from ..errors import ArgumentError, DTypeError
 from ..schemes import QuantScheme
 from .inputs import cast
@@ -46,9 +46,9 @@ class Interop:
         """The same tensor in memory of its own, which holds only what the view shows."""
         from .qtensor import QTensor
 
-        return QTensor.make(
-            self.words.copy(), self.scales.copy(), self.tensor_scale, self.scheme, self.shape, self.layout
-        )
+        with using_device(self.device):
+            words, scales = self.words.copy(), self.scales.copy()
+        return QTensor.make(words, scales, self.tensor_scale, self.scheme, self.shape, self.layout)
 
     __copy__ = copy
 
