@@ -9,6 +9,7 @@ import numpy as np
 from autoq.context import using
 from autoq.devices import using_device
 from autoq.errors import ArgumentError, ShapeError
+from autoq.memory import within_memory
 from autoq.nn.init import ones, zeros
 from autoq.nn.module import Module
 from autoq.nn.setting import dtype_setting, setting_text
@@ -71,6 +72,7 @@ class _BatchNorm(Module):
         affine = "" if self.weight is not None else "affine=False"
         return described(str(self.running_mean.shape[0]), momentum, affine, setting_text(signal=self.signal))
 
+    @within_memory("batch_norm")
     def _observe(self, x: Tensor) -> None:
         """Move the running statistics towards those of a batch; the variance is the unbiased estimate."""
         count = x.size // max(x.shape[1], 1)

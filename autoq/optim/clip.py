@@ -10,6 +10,7 @@ import numpy as np
 
 from autoq.devices import device_of, on_gpu, to_host, using_device
 from autoq.errors import ArgumentError, DTypeError
+from autoq.memory import within_memory
 from autoq.optim.fused import are_on_one_gpu, read, scaled_on_gpu
 from autoq.recording import recording
 from autoq.tape.delivery import tensor_of
@@ -17,6 +18,7 @@ from autoq.tape.parameter import Parameter
 from autoq.tape.tensor import Tensor
 
 
+@within_memory("clip_grad_norm")
 def clip_grad_norm(parameters: Iterable[Parameter], max_norm: float) -> float | Tensor:
     """Scale all gradients by one factor so that their common L2 norm is at most ``max_norm``.
 

@@ -9,6 +9,7 @@ import numpy as np
 
 from autoq.devices import on_gpu, to_host, using_device
 from autoq.errors import ArgumentError, DTypeError, StateError
+from autoq.memory import within_memory
 from autoq.optim.fused import any_on_gpu, step_on_gpu
 from autoq.optim.slot import Slot
 from autoq.tape.parameter import Parameter, QParameter
@@ -64,6 +65,7 @@ class Optimizer:
             for slot in slots:
                 slot.parameter.grad = None
 
+    @within_memory("a step")
     def step(self) -> None:
         """Update every parameter that has a gradient."""
         for index, (group, slots) in enumerate(zip(self.groups, self._slots, strict=True)):

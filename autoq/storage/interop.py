@@ -9,6 +9,7 @@ import numpy as np
 
 from ..devices import on_gpu, to_host, using_device
 from ..errors import ArgumentError, DTypeError
+from ..memory import within_memory
 from ..schemes import QuantScheme
 from .inputs import cast
 from .layout import Array, Layout, Shape
@@ -42,6 +43,7 @@ class Interop:
         arrays = np.ascontiguousarray(host.words), host.scales.copy()
         return _rebuilt, (*arrays, host.tensor_scale, self.scheme, self.shape, self.layout.order)
 
+    @within_memory("a copy")
     def copy(self: Any) -> QTensor:
         """The same tensor in memory of its own, which holds only what the view shows."""
         from .qtensor import QTensor

@@ -11,6 +11,7 @@ import numpy as np
 from autoq import devices
 from autoq.context import current
 from autoq.errors import DTypeError, GradientError, ShapeError
+from autoq.memory import within_memory
 from autoq.schemes import QuantScheme
 from autoq.storage import QTensor
 from autoq.tape.apply import apply, bind, plain
@@ -188,6 +189,7 @@ class Tensor(Hooked):
             raise _on_a_tape(self._node)
         return _rebuilt, (type(self), on_host(self._value), self._type, self._node, self._grad)
 
+    @within_memory("a copy")
     def __deepcopy__(self, memo: dict[int, Any]) -> Tensor:
         if type(self._node) is Node:
             raise _on_a_tape(self._node)
