@@ -9,12 +9,13 @@ from __future__ import annotations
 import re
 import sys
 from contextlib import AbstractContextManager, nullcontext
+from importlib.util import find_spec
 from typing import Any
 
 import numpy as np
 
 from autoq.context import set_default, using
-from autoq.errors import ArgumentError, DeviceError, DeviceMemoryError, DTypeError
+from autoq.errors import DeviceError, DeviceMemoryError, DTypeError
 from autoq.recording import RECORDINGS, recording, refuse_read
 
 OLDEST = 80  # compute capability 8.0: what bfloat16 and the conversions in the kernels need
@@ -44,7 +45,7 @@ def resolve(device: Any, default: str = "cpu") -> str:
     if index not in _usable:
         _check_usable(index)
         _usable.add(index)
-    return _name(index)
+    return _used(index)
 
 
 def cuda(index: int = 0) -> str:
@@ -124,6 +125,11 @@ def _index(name: Any) -> int:
 
 
 def _name(index: int) -> str:
+    return f"cuda:{index}" if index else "cuda"
+
+
+def _used(index: int) -> str:
+    """The name of a GPU that holds something."""
     if index == 0:
         return "cuda"
     SEVERAL.add(index)
@@ -153,6 +159,12 @@ def _check_usable(index: int) -> None:
             f"device {_name(index)!r} has compute capability {capability / 10}.",
             f"GPUs of compute capability {OLDEST / 10} (Ampere) or newer",
             'Use device="cpu" on this computer.',
+        )
+    if find_spec("numba_cuda") is None:
+        raise DeviceError(
+            f"device {_name(index)!r} without numba-cuda, which compiles the kernels.",
+            '"cpu" where numba-cuda is not installed',
+            "Install both for your driver's CUDA: pip install 'autoq[cuda13]', or 'autoq[cuda12]'.",
         )
 
 
@@ -240,7 +252,7 @@ def device_of(array: Any) -> str:
     """
     if array.__class__ is np.ndarray or array_namespace(array) is np:
         return "cpu"
-    return _name(array.device.id)
+    return _used(array.device.id)
 
 
 def using_device(device: str) -> AbstractContextManager[Any]:
@@ -329,8 +341,10 @@ def same_memory(a: Any, b: Any) -> bool:
         >>> same_memory(x[:2], x[1:]), same_memory(x, x.copy())
         (True, False)
     """
-    xp = array_namespace(a)
-    return array_namespace(b) is xp and bool(xp.may_share_memory(a, b))
+    if device_of(a) != device_of(b):
+        return False
+    with using_device(device_of(a)):
+        return bool(array_namespace(a).may_share_memory(a, b))
 
 
 def address(array: Any) -> int:
@@ -342,29 +356,6 @@ def address(array: Any) -> int:
         8
     """
     return int(array.data.ptr if on_gpu(array) else array.__array_interface__["data"][0])
-
-
-def imported(x: Any, copy: bool | None) -> Any:
-    """The array behind an object with ``__dlpack__``, on the device where it is.
-
-    Raises:
-        ArgumentError: Memory that can't be handed over.
-    """
-    kind = x.__dlpack_device__()[0] if hasattr(x, "__dlpack_device__") else 1
-    try:
-        if int(kind) != 2:  # DLPack's kDLCUDA
-            return np.from_dlpack(x, copy=copy)
-        cupy = _import_cupy()
-        array = cupy.from_dlpack(x)
-        return array.copy() if copy else array
-    except (BufferError, ValueError, RuntimeError) as error:
-        if isinstance(error, DeviceError):
-            raise
-        raise ArgumentError(
-            f"from_dlpack: {error}",
-            "an array in the memory of the CPU or of a CUDA device, that can be shared.",
-            "Copy it there first.",
-        ) from None
 
 
 def out_of_memory(error: BaseException) -> bool:
@@ -381,7 +372,7 @@ def out_of_memory(error: BaseException) -> bool:
 def memory_error(what: str, error: MemoryError) -> MemoryError:
     """The error to raise for CuPy's of an allocation that doesn't fit; others as they are.
 
-    What CuPy keeps of freed memory is given back to the GPU first.
+    What CuPy keeps of freed memory is given back to the GPU first, unless a stream is captured.
 
     Args:
         what: What was being computed.
@@ -390,7 +381,8 @@ def memory_error(what: str, error: MemoryError) -> MemoryError:
     if not out_of_memory(error):
         return error
     cupy = _import_cupy()
-    cupy.get_default_memory_pool().free_all_blocks()
+    if recording() is None:
+        cupy.get_default_memory_pool().free_all_blocks()
     free, total = cupy.cuda.runtime.memGetInfo()
     asked = re.search(r"([\d,]+) bytes", str(error))
     size = f"{asked[1]} bytes" if asked else "more memory"

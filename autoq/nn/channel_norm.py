@@ -7,13 +7,16 @@ from typing import Any, ClassVar
 import numpy as np
 
 from autoq.context import using
+from autoq.devices import using_device
 from autoq.errors import ArgumentError, ShapeError
+from autoq.memory import within_memory
 from autoq.nn.init import ones, zeros
 from autoq.nn.module import Module
 from autoq.nn.setting import dtype_setting, setting_text
 from autoq.nn.state import put
 from autoq.nn.weighted import check_size, described
 from autoq.tape.apply import apply, as_operand, decoded
+from autoq.tape.beside import check_beside
 from autoq.tape.parameter import Parameter
 from autoq.tape.tensor import Tensor
 from autoq.types import float32, float64
@@ -69,6 +72,7 @@ class _BatchNorm(Module):
         affine = "" if self.weight is not None else "affine=False"
         return described(str(self.running_mean.shape[0]), momentum, affine, setting_text(signal=self.signal))
 
+    @within_memory("batch_norm")
     def _observe(self, x: Tensor) -> None:
         """Move the running statistics towards those of a batch; the variance is the unbiased estimate."""
         count = x.size // max(x.shape[1], 1)
@@ -78,14 +82,15 @@ class _BatchNorm(Module):
                 f"{self.running_mean.shape[0]} channels on axis 1, at least two values of each",
                 "Use a larger batch, or .eval() for the running statistics.",
             )
+        check_beside(type(self).__name__, x, self.running_mean, self.running_var, self.weight, self.bias)
         values = decoded(x, float64 if x.dtype == float64 else float32)
         axes = (0, *range(2, x.ndim))
-        with using(grad=False):
+        with using_device(x.device), using(grad=False):
             self._move(self.running_mean, np.mean(values, axis=axes))
             self._move(self.running_var, np.var(values, axis=axes, ddof=1))
 
     def _move(self, kept: Tensor, new: Any) -> None:
-        old = kept.numpy()
+        old = kept.value
         put(kept, (old + self.momentum * (new - old)).astype(old.dtype))
 
 

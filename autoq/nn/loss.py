@@ -7,6 +7,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from autoq.devices import on_gpu
 from autoq.nn.module import Module
 from autoq.tape.apply import apply
 from autoq.tape.tensor import Tensor
@@ -38,7 +39,7 @@ def cross_entropy(
         >>> round(cross_entropy(aq.tensor([[0.0] * 4] * 2), [0, 3]).item(), 4)
         1.3863
     """
-    labels = labels.value if isinstance(labels, Tensor) else np.asarray(labels)
+    labels = labels if isinstance(labels, Tensor) or on_gpu(labels) else np.asarray(labels)
     return apply(
         "cross_entropy",
         logits,
@@ -144,7 +145,7 @@ class NLLLoss(Loss):
 
     def forward(self, log_probs: Any, labels: Any) -> Tensor:
         """Loss of ``log_probs (..., classes)`` and integer ``labels (...)``."""
-        labels = labels.value if isinstance(labels, Tensor) else np.asarray(labels)
+        labels = labels if isinstance(labels, Tensor) or on_gpu(labels) else np.asarray(labels)
         return apply("nll_loss", log_probs, labels=labels, **_arguments(self))
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from autoq.devices import beside, on_gpu, to_host
+from autoq.devices import beside, device_of, on_gpu, to_host, using_device
 from autoq.errors import ArgumentError, IndexingError, ShapeError
 from autoq.schemes import QuantScheme
 from autoq.tape.apply import as_tensor, plain
@@ -293,8 +293,9 @@ def one_hot(indices: Any, num_classes: int, dtype: Any = np.float32) -> Tensor:
     places = plain(indices)
     places = places if on_gpu(places) else np.asarray(places)
     if on_gpu(places) and places.dtype.kind in "iu":
-        classes = beside(np.arange(num_classes), places)
-        return tensor((places[..., None] == classes).astype(np.float32), dtype)
+        with using_device(device_of(places)):
+            classes = beside(np.arange(num_classes), places)
+            return tensor((places[..., None] == classes).astype(np.float32), dtype)
     if places.size and (places.dtype.kind not in "iu" or places.min() < 0 or places.max() >= num_classes):
         raise IndexingError(
             f"one_hot: indices of dtype {places.dtype}, from {places.min()} to {places.max()}.",

@@ -13,7 +13,7 @@ from autoq.ops.axes import Shape
 from autoq.ops.samples import moved
 from autoq.storage import QTensor, move
 from autoq.tape.apply import apply, plain
-from autoq.tape.beside import held
+from autoq.tape.beside import check_beside, held
 from autoq.tape.op import Op, register
 
 if TYPE_CHECKING:
@@ -48,6 +48,7 @@ def embedding(weight: Any, indices: Any, padding_idx: int | None = None, *, out_
                 [3. 4.]], float32)
     """
     # As an array, whatever was given: a lookup by data makes an activation (S10).
+    check_beside("embedding", weight, indices)
     indices = array("embedding", "indices", plain(indices))
     return apply("embedding", weight, indices=indices, padding_idx=padding_idx, out_dtype=out_dtype)
 

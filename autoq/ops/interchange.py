@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from autoq import devices
 from autoq.context import current
-from autoq.errors import ArgumentError
+from autoq.errors import ArgumentError, DeviceError
+from autoq.memory import within_memory
 from autoq.tape.apply import apply
 from autoq.tape.function import composed
 from autoq.tape.tensor import Tensor, _wrapped, tensor
@@ -46,7 +49,7 @@ def asarray(obj: Any, *, dtype: Any = None, device: str | None = None, copy: boo
             obj, copy = obj.to(place), None
         return _of_tensor(obj, target, copy)
     if not devices.is_array(obj) and hasattr(obj, "__dlpack__"):
-        obj = devices.imported(obj, None)
+        obj = _imported(obj, None)
     shared = copy is not True and devices.is_array(obj) and target in (None, obj.dtype)
     if shared and devices.device_of(obj) == (place or _home(obj)):
         return _wrapped(obj, TensorType(as_dtype(obj.dtype)))
@@ -68,11 +71,37 @@ def _of_tensor(x: Tensor, target: Any, copy: bool | None) -> Tensor:
     return copied(x) if copy else x
 
 
+@within_memory("a copy")
 def copied(x: Tensor) -> Tensor:
     """A tensor of its own memory, through which gradients reach ``x``."""
     out = apply("identity", x)
-    out._value, out._version = x._value.copy(), [0]
+    with devices.using_device(x.device):
+        out._value, out._version = x._value.copy(), [0]
     return out
+
+
+@within_memory("from_dlpack")
+def _imported(x: Any, copy: bool | None) -> Any:
+    """The array behind an object with ``__dlpack__``, on the device where it is.
+
+    Raises:
+        ArgumentError: Memory that can't be handed over.
+    """
+    kind = x.__dlpack_device__()[0] if hasattr(x, "__dlpack_device__") else 1
+    try:
+        if int(kind) != 2:  # DLPack's kDLCUDA
+            return np.from_dlpack(x, copy=copy)
+        array = devices.namespace_of("cuda").from_dlpack(x)
+        with devices.using_device(devices.device_of(array)):
+            return array.copy() if copy else array
+    except (BufferError, ValueError, RuntimeError) as error:
+        if isinstance(error, DeviceError):
+            raise
+        raise ArgumentError(
+            f"from_dlpack: {error}",
+            "an array in the memory of the CPU or of a CUDA device, that can be shared.",
+            "Copy it there first.",
+        ) from None
 
 
 def _needs_copy(name: str, given: str) -> ArgumentError:
@@ -106,7 +135,7 @@ def from_dlpack(x: Any, *, device: str | None = None, copy: bool | None = None) 
         raise ArgumentError(
             f"from_dlpack of {type(x).__name__}.", "an object with __dlpack__.", "Use aq.asarray."
         )
-    array = devices.imported(x, copy)
+    array = _imported(x, copy)
     if place not in (None, devices.device_of(array)):
         if copy is False:
             raise _needs_copy("from_dlpack", f"an array on {devices.device_of(array)}, to {place}")

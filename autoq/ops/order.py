@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from autoq.devices import array_namespace
 from autoq.errors import ArgumentError
 from autoq.ops.axes import Shape, one_axis
 from autoq.ops.samples import Case, distinct
@@ -33,7 +34,7 @@ def sort(x: Any, *, axis: int = -1, descending: bool = False, stable: bool = Tru
         tensor([3. 2. 1.], float32)
     """
     axis = one_axis("sort", axis, np.shape(x))
-    ordered = np.sort(x, axis=axis, kind="stable")
+    ordered = np.sort(x, axis=axis, kind="stable") if x.size else x.copy()
     return np.flip(ordered, axis) if descending else ordered
 
 
@@ -55,6 +56,8 @@ def argsort(x: Any, *, axis: int = -1, descending: bool = False, stable: bool = 
         tensor([2 3 0 1], int64)
     """
     axis = one_axis("argsort", axis, np.shape(x))
+    if not x.size:
+        return array_namespace(x).zeros(x.shape, np.int64)
     if not descending:
         return np.argsort(x, axis=axis, kind="stable")
     # Sorted backwards, equal values would swap places: so the input is turned around as well.

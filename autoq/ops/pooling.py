@@ -7,12 +7,13 @@ from typing import Any
 
 import numpy as np
 
-from autoq.devices import beside
+from autoq.devices import beside, on_gpu
 from autoq.errors import ArgumentError, ShapeError
 from autoq.ops.axes import Shape
 from autoq.ops.samples import distinct, moved
 from autoq.ops.windows import Padding, Sizes, Windows, padded, slices, windows
 from autoq.tape.beside import held
+from autoq.tape.namespace import RAW_ON_DEVICE
 from autoq.tape.op import Op, register
 
 
@@ -134,7 +135,10 @@ def _max_pool(name: str, rank: int, x: Any, kernel: Sizes, stride: Sizes | None,
     places = [index for _, index in slices(at)]
     out = full[places[0]].copy(order="C")
     for index in places[1:]:
-        np.maximum(out, full[index], out=out)
+        if on_gpu(out):
+            out = RAW_ON_DEVICE.maximum(out, full[index])
+        else:
+            np.maximum(out, full[index], out=out)
     return out
 
 
@@ -146,7 +150,10 @@ def _avg_pool(
     places = [index for _, index in slices(at)]
     out = full[places[0]].copy(order="C")
     for index in places[1:]:
-        out += full[index]
+        if on_gpu(out):
+            out = RAW_ON_DEVICE.add(out, full[index])
+        else:
+            out += full[index]
     out /= _counts(at, count_padding, x.dtype, x)
     return out
 

@@ -8,8 +8,10 @@ from typing import Any
 
 import numpy as np
 
+from autoq.devices import on_gpu
 from autoq.errors import ArgumentError, ShapeError
 from autoq.ops.axes import Shape, along, axis_tuple, check_axes
+from autoq.ops.contraction import contracted
 from autoq.ops.samples import Case, moved
 from autoq.ops.several import moveaxis
 from autoq.ops.subscripts import parse
@@ -28,8 +30,10 @@ def sum_of_products(arrays: Sequence[Any], *, subscripts: str) -> Any:
     """
     spec = parse(subscripts, tuple([np.shape(a) for a in arrays]))
     arrays = [np.reshape(a, shape) for a, shape in zip(arrays, spec.shapes, strict=True)]
-    # With one operand NumPy may return a view of it.
     many = len(arrays) > 1
+    if many and all(on_gpu(a) and a.dtype.kind == "f" and a.size for a in arrays):
+        return contracted(spec.inputs, spec.output, arrays)
+    # With one operand NumPy may return a view of it.
     found = np.einsum(spec.spelled, *arrays, optimize=many)
     return found if many else found.copy()
 

@@ -62,12 +62,21 @@ def cumulative_prod(x: Any, *, axis: int | None = None, include_initial: bool = 
 
 def _accumulated(name: str, ufunc: np.ufunc, x: Any, axis: int | None, include_initial: bool) -> Any:
     x, axis = _along(name, x, axis)
-    running = getattr(array_namespace(x), RUNNING[ufunc.__name__]) if on_gpu(x) else ufunc.accumulate
-    y = running(x, axis=axis, dtype=None if x.dtype == np.bool_ else x.dtype)
+    y = _running(ufunc, x, axis)
     if not include_initial:
         return y
     first = np.full_like(y, ufunc.identity, shape=(*y.shape[:axis], 1, *y.shape[axis + 1 :]))
     return np.concatenate([first, y], axis=axis)
+
+
+def _running(ufunc: np.ufunc, x: Any, axis: int) -> Any:
+    """``ufunc.accumulate``, in int64 of bools."""
+    dtype = None if x.dtype == np.bool_ else x.dtype
+    if not on_gpu(x):
+        return ufunc.accumulate(x, axis=axis, dtype=dtype)
+    if not x.size:
+        return x.astype(dtype or np.int64)
+    return getattr(array_namespace(x), RUNNING[ufunc.__name__])(x, axis=axis, dtype=dtype)
 
 
 def _along(name: str, x: Any, axis: int | None) -> tuple[Any, int]:

@@ -8,6 +8,7 @@ import numpy as np
 
 from autoq.errors import ArgumentError, ShapeError
 from autoq.tape.apply import as_tensor
+from autoq.tape.beside import check_beside
 from autoq.tape.function import composed
 from autoq.tape.tensor import Tensor, tensor
 
@@ -30,7 +31,7 @@ def nonzero(x: Any) -> tuple[Tensor, ...]:
     x = as_tensor(x)
     if not x.ndim:
         raise ShapeError("nonzero: x has no axes.", "at least one axis.", "Compare it with 0 instead.")
-    return tuple(tensor(places) for places in np.nonzero(x.numpy()))
+    return tuple(tensor(places, device=x.device) for places in np.nonzero(x.numpy()))
 
 
 @composed
@@ -57,6 +58,7 @@ def searchsorted(x1: Any, x2: Any, *, side: str = "left", sorter: Any = None) ->
     """
     if side not in ("left", "right"):
         raise ArgumentError(f"searchsorted: side={side!r}.", "'left' or 'right'.", "Pass one of these.")
+    check_beside("searchsorted", x1, x2, sorter)
     line, values = as_tensor(x1), as_tensor(x2)
     order = None if sorter is None else as_tensor(sorter).numpy()
     if line.ndim != 1 or (order is not None and order.shape != line.shape):
@@ -71,4 +73,4 @@ def searchsorted(x1: Any, x2: Any, *, side: str = "left", sorter: Any = None) ->
             "searchsorted: sorter is no permutation.", "each position of x1 once.", "Pass argsort(x1)."
         )
     places: Any = np.searchsorted(line.numpy(), values.numpy(), side, order)  # type: ignore[call-overload]
-    return tensor(np.asarray(places))
+    return tensor(np.asarray(places), device=values.device)

@@ -62,7 +62,8 @@ def unique_all(x: Any) -> UniqueAll:
     _, indices, inverse, counts = np.unique(x.numpy(), True, True, True, equal_nan=False)
     line = apply("reshape", x, shape=(x.size,))
     values = apply("take", line, indices=indices, axis=0)
-    return UniqueAll(values, tensor(indices), tensor(inverse.reshape(x.shape)), tensor(counts))
+    found = [tensor(array, device=x.device) for array in (indices, inverse.reshape(x.shape), counts)]
+    return UniqueAll(values, *found)
 
 
 @composed

@@ -8,8 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from autoq.devices import on_gpu, to_host
+from autoq.devices import device_of, on_gpu, to_host, using_device
 from autoq.errors import ArgumentError, DTypeError
+from autoq.memory import within_memory
 from autoq.optim.fused import are_on_one_gpu, read, scaled_on_gpu
 from autoq.recording import recording
 from autoq.tape.delivery import tensor_of
@@ -17,6 +18,7 @@ from autoq.tape.parameter import Parameter
 from autoq.tape.tensor import Tensor
 
 
+@within_memory("clip_grad_norm")
 def clip_grad_norm(parameters: Iterable[Parameter], max_norm: float) -> float | Tensor:
     """Scale all gradients by one factor so that their common L2 norm is at most ``max_norm``.
 
@@ -83,8 +85,9 @@ def _listed(parameters: Any) -> list[Any]:
 def squared_norm(gradient: Any) -> float:
     """The sum of squares, in float64 where float32 overflows or underflows."""
     if on_gpu(gradient):
-        wide = gradient.astype(np.float64)
-        return float(to_host((wide * wide).sum()))
+        with using_device(device_of(gradient)):
+            wide = gradient.astype(np.float64)
+            return float(to_host((wide * wide).sum()))
     if gradient.dtype == np.float32:
         total = float(np.vdot(gradient, gradient))
         if 1e-30 < total < math.inf:
@@ -96,5 +99,6 @@ def squared_norm(gradient: Any) -> float:
 def scaled(gradient: Any, factor: float) -> Any:
     """``factor`` times a gradient, in at least float32, where a small factor doesn't make it vanish."""
     wide = np.float64 if gradient.dtype == np.float64 else np.float32
-    result = np.multiply(gradient, factor, dtype=wide)
+    with using_device(device_of(gradient)):
+        result = np.multiply(gradient, factor, dtype=wide)
     return result if on_gpu(result) else np.asarray(result)

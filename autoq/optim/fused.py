@@ -58,9 +58,10 @@ def step_on_gpu(optimizer: Optimizer, index: int, group: Mapping[str, Any], slot
 
 def _readable(gradient: Any) -> tuple[Any, str]:
     """A gradient as kernels read it, and its dtype's name."""
-    if gradient.dtype.name not in KINDS:
-        gradient = gradient.astype(float32)
-    return array_namespace(gradient).ascontiguousarray(gradient), gradient.dtype.name
+    with using_device(device_of(gradient)):
+        if gradient.dtype.name not in KINDS:
+            gradient = gradient.astype(float32)
+        return array_namespace(gradient).ascontiguousarray(gradient), gradient.dtype.name
 
 
 def _launch(
@@ -83,16 +84,16 @@ def _launch(
 
     sizes = tuple([slot.parameter.size for slot in slots])
     if made is None:
-        options: Any = numbers()
         known = (*key[:-1], tuple([id(slot) for slot in slots]))
         table = optimizer.tables.get(known)
         if table is None:
             table = optimizer.tables[known] = update.Table(sizes)
     else:
         _keep(made, slots, gradients)
-        options = made.follow(lambda: np.array(numbers(), np.float32))
         table = update.Table(sizes, made.constant)
     table.point(rows)
+    # Counted when nothing is left that may find no memory.
+    options: Any = numbers() if made is None else made.follow(lambda: np.array(numbers(), np.float32))
     optimizer.run_kernel(update, table, (key[2], key[3]), options, group)
     for slot in slots:
         slot.parameter._version[0] += 1  # backward refuses saved values that changed (S29)

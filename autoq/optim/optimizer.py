@@ -7,8 +7,9 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from autoq.devices import on_gpu, to_host
+from autoq.devices import on_gpu, to_host, using_device
 from autoq.errors import ArgumentError, DTypeError, StateError
+from autoq.memory import within_memory
 from autoq.optim.fused import any_on_gpu, step_on_gpu
 from autoq.optim.slot import Slot
 from autoq.tape.parameter import Parameter, QParameter
@@ -64,26 +65,24 @@ class Optimizer:
             for slot in slots:
                 slot.parameter.grad = None
 
+    @within_memory("a step")
     def step(self) -> None:
         """Update every parameter that has a gradient."""
         for index, (group, slots) in enumerate(zip(self.groups, self._slots, strict=True)):
             if self._has_kernel and any_on_gpu(slots):
                 slots = step_on_gpu(self, index, group, slots)
             for slot in slots:
-                gradient = slot.gradient()
-                if gradient is not None:
-                    self._step(slot, gradient, group)
+                with using_device(slot.parameter.device):
+                    gradient = slot.gradient()
+                    if gradient is not None:
+                        self._step(slot, gradient, group)
 
     def _step(self, slot: Slot, gradient: Any, group: Mapping[str, Any]) -> None:
         """Update one parameter by the method's arithmetic on arrays."""
         value = slot.working_value()
         if not slot.state and self.state_names:
             slot.start(self.state_names)
-        if (
-            value.__class__ is not np.ndarray
-            or not slot.scratch
-            or slot.scratch[0].__class__ is not np.ndarray
-        ):
+        if value.__class__ is not np.ndarray or not slot.is_on_host():
             slot.follow()
             slot.working_space(self.scratch_count)
         slot.steps += 1

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from autoq.errors import ArgumentError, DTypeError, GradientError, StateError
+from autoq.memory import within_memory
 from autoq.optim.clip import scaled, squared_norm
 from autoq.optim.fused import are_on_one_gpu, read, scaled_on_gpu
 from autoq.optim.optimizer import Optimizer
@@ -135,6 +136,7 @@ class GradScaler:
             )
         self.factor, self.good_steps = float(state["factor"]), int(state["good_steps"])
 
+    @within_memory("GradScaler")
     def _unscale(self, optimizer: Optimizer) -> bool:
         listed = [parameter for group in optimizer.groups for parameter in group["params"]]
         parameters = [parameter for parameter in listed if parameter.grad is not None]

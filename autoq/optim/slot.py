@@ -8,7 +8,16 @@ from typing import Any
 import numpy as np
 
 from autoq.context import using
-from autoq.devices import array_namespace, device_of, is_array, on_gpu, to_device, two_devices
+from autoq.devices import (
+    SEVERAL,
+    array_namespace,
+    device_of,
+    is_array,
+    on_gpu,
+    to_device,
+    two_devices,
+    using_device,
+)
 from autoq.errors import DTypeError, ShapeError
 from autoq.tape.parameter import Parameter
 from autoq.tape.tensor import Tensor
@@ -55,8 +64,10 @@ class Slot:
 
     def start(self, names: Iterable[str]) -> None:
         """Make the state arrays, of zeros, on the parameter's device."""
-        zeros = array_namespace(self.parameter.value).zeros
-        self.state = {name: zeros(self.parameter.shape, self.dtype) for name in names}
+        value: Any = self.parameter.value
+        with using_device(device_of(value)):
+            zeros = array_namespace(value).zeros
+            self.state = {name: zeros(self.parameter.shape, self.dtype) for name in names}
 
     def follow(self) -> None:
         """Move the state arrays to where the parameter is now."""
@@ -99,6 +110,8 @@ class Slot:
             if is_array(value) and value.shape == own.shape:
                 raise two_devices("step", [own, value])
             raise _odd_gradient(self.parameter)
+        if SEVERAL and device_of(value) != device_of(own):
+            raise two_devices("step", [own, value])
         return value
 
     def working_value(self) -> Any:
@@ -107,6 +120,11 @@ class Slot:
         if on_gpu(value):
             return value.astype(self.dtype, copy=not self._in_place)
         return value if self._in_place and value.flags.writeable else np.array(value, self.dtype)
+
+    def is_on_host(self) -> bool:
+        """Whether the state and the working space are there, on the CPU."""
+        arrays = (*self.scratch, *self.state.values())
+        return bool(self.scratch) and all(array.__class__ is np.ndarray for array in arrays)
 
     def working_space(self, count: int) -> None:
         """Make arrays that an update may overwrite where there are none: on a GPU for this step alone."""

@@ -11,6 +11,7 @@ import numpy as np
 from ..context import OBSERVERS, launched
 from ..devices import array_namespace, beside, device_of, to_device, to_host, using_device
 from ..errors import DTypeError
+from ..memory import within_memory
 from ..recording import key_for_kernel
 from ..schemes import QuantScheme
 from .encoding import Packed
@@ -32,6 +33,7 @@ MODULES = {
 KERNEL_FLOATS = ("float32", "float16", "bfloat16")
 
 
+@within_memory("quantize")
 def encode(x: Array, scheme: QuantScheme, grid: Shape, options: dict[str, Any]) -> Packed:
     """Encode a CuPy array that was checked.
 
@@ -80,6 +82,7 @@ def filled(xp: Any, shape: Shape, value: Any, dtype: Any) -> Array:
     return xp.asarray(np.full(shape, value, dtype))
 
 
+@within_memory("dequantize")
 def decode(
     words: Array,
     scales: Array,
@@ -186,6 +189,8 @@ def set_at(x: Array, index: Any, values: Any) -> None:
     xp = array_namespace(x)
     with using_device(device_of(x)):
         places = xp.arange(x.size).reshape(x.shape)[index]
+        if not places.size:
+            return
         flat = places.reshape(-1)
         order = xp.argsort(flat, kind="stable")
         last = order[xp.searchsorted(flat[order], flat, side="right") - 1]

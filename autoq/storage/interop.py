@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..devices import on_gpu, to_host
+from ..devices import on_gpu, to_host, using_device
 from ..errors import ArgumentError, DTypeError
+from ..memory import within_memory
 from ..schemes import QuantScheme
 from .inputs import cast
 from .layout import Array, Layout, Shape
@@ -42,13 +43,14 @@ class Interop:
         arrays = np.ascontiguousarray(host.words), host.scales.copy()
         return _rebuilt, (*arrays, host.tensor_scale, self.scheme, self.shape, self.layout.order)
 
+    @within_memory("a copy")
     def copy(self: Any) -> QTensor:
         """The same tensor in memory of its own, which holds only what the view shows."""
         from .qtensor import QTensor
 
-        return QTensor.make(
-            self.words.copy(), self.scales.copy(), self.tensor_scale, self.scheme, self.shape, self.layout
-        )
+        with using_device(self.device):
+            words, scales = self.words.copy(), self.scales.copy()
+        return QTensor.make(words, scales, self.tensor_scale, self.scheme, self.shape, self.layout)
 
     __copy__ = copy
 

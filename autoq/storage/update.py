@@ -57,6 +57,8 @@ def write(x: Array, index: Any, values: Any, add: bool = False) -> None:
         return
     entries = _entries(x, index)
     try:
+        if type(values) is int and on_gpu(x) and x.dtype.kind in "iu":
+            values = x.dtype.type(values)  # NumPy's own check of the range
         if is_array(values) or np.ndim(values):
             values = beside(values, x)
             values = np.broadcast_to(values, entries.shape)  # np.add.at crashes on values of more axes

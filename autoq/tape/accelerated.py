@@ -11,6 +11,7 @@ from typing import Any
 
 from autoq.devices import on_gpu
 from autoq.tape.op import Op
+from autoq.types import bool_
 
 # (op, values, static, out, compute) -> the result as a QTensor or device array, or NotImplemented.
 Forward = Callable[[Op, Any, dict[str, Any], Any, Any], Any]
@@ -81,13 +82,14 @@ def forward_on_device(op: Op, values: Any, static: dict[str, Any], out: Any, com
 def raw_on_device(op: Op, *operands: Any, **static: Any) -> Any:
     """An op of a gradient rule on raw device arrays; the result has the first float array's dtype.
 
-    Of a variadic op the operands are one sequence.
+    Comparisons give bools. Of a variadic op the operands are one sequence.
     """
     values = operands[0] if op.variadic else operands
     dtype = next((x.dtype for x in values if on_gpu(x) and x.dtype.kind not in "biu"), None)
     if dtype is not None:
         complete = {**op.defaults, **static} if op.defaults else static
-        found = forward_on_device(op, values, complete, dtype, dtype)
+        out = bool_ if op.kind == "index" else dtype
+        found = forward_on_device(op, values, complete, out, dtype)
         if found is not NotImplemented:
             return found
     return op.forward(*operands, **static)

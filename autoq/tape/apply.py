@@ -24,6 +24,7 @@ from autoq.storage import QTensor
 from autoq.storage.inputs import converted
 from autoq.storage.tiles import map_tiles
 from autoq.tape.accelerated import forward_on_device
+from autoq.tape.beside import check_beside, placed
 from autoq.tape.node import Node
 from autoq.tape.op import REGISTRY, Op
 from autoq.tape.plan import Plan, make_plan
@@ -62,7 +63,9 @@ def apply(op: Op | str, *operands: Any, out_dtype: Any = None, **static: Any) ->
 
 def run(op: Op, operands: tuple[Any, ...], static: dict[str, Any], out_dtype: Any) -> Tensor:
     """``apply`` of a record; operands and static arguments may still be arrays, numbers and tensors."""
+    chosen: Any = None
     if static:
+        chosen = [value for value in static.values() if placed(value)] if LIBRARIES else None
         for name, value in static.items():
             if isinstance(value, _CONTAINERS):
                 static[name] = plain(value)
@@ -72,12 +75,15 @@ def run(op: Op, operands: tuple[Any, ...], static: dict[str, Any], out_dtype: An
         if not isinstance(x, _Tensor):
             operands = _as_operands(op, operands)
             break
+    if chosen:
+        check_beside(op.name, *operands, *chosen)
     try:
         out_dtype = None if out_dtype is None else as_dtype(out_dtype)
         if OBSERVERS:
             observer = current().observer
             if observer is not None:
-                return observer.op(_proceed, op, operands, static, out_dtype)
+                with using_device(one_device(op, operands) if SEVERAL and on_device(operands) else "cpu"):
+                    return observer.op(_proceed, op, operands, static, out_dtype)
         if SEVERAL and on_device(operands):
             with using_device(one_device(op, operands)):
                 return _RUN[op.kind](op, operands, static, out_dtype)

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from autoq.devices import array_namespace, device_of, on_gpu, to_device, using_device
+from autoq.devices import array_namespace, device_of, on_gpu, to_device, two_devices, using_device
 from autoq.storage.inputs import converted
 from autoq.tape.accelerated import raw_on_device
 from autoq.tape.op import REGISTRY
@@ -22,6 +22,36 @@ def held(x: Any) -> Any:
     """
     value = getattr(x, "_value", x)
     return getattr(value, "words", value)
+
+
+def check_beside(what: str, *data: Any) -> None:
+    """Raise DeviceError unless tensors, and arrays on GPUs, are on one device; the rest goes with any.
+
+    Args:
+        what: What is being done with them, for the error.
+        data: Tensors, arrays, numbers, None and nests of them.
+
+    Example:
+        >>> import autoq as aq
+        >>> check_beside("add", aq.tensor([1.0], device="cpu"), np.zeros(1), None)
+    """
+    arrays = placed(data)
+    if len(arrays) > 1 and len({device_of(array) for array in arrays}) > 1:
+        raise two_devices(what, arrays)
+
+
+def placed(data: Any) -> list[Any]:
+    """The arrays in a nest that a device was chosen for: those of tensors, and those on GPUs.
+
+    Example:
+        >>> placed((slice(None), [1, 2], np.arange(2)))
+        []
+    """
+    if hasattr(data, "_value"):
+        return [held(data)]
+    if type(data) in (tuple, list):
+        return [array for x in data for array in placed(x)]
+    return [data] if on_gpu(data) else []
 
 
 def filled(number: float, shape: tuple[int, ...], dtype: Any, other: Any) -> Any:
@@ -79,4 +109,5 @@ def added(a: Any, b: Any) -> Any:
     if not on_gpu(a):
         # Of arrays without axes NumPy makes a scalar, which `+=` would not change.
         return np.asarray(np.add(a, b, dtype=dtype))
-    return raw_on_device(REGISTRY["add"], converted(a, dtype), converted(b, dtype))
+    with using_device(device_of(a)):
+        return raw_on_device(REGISTRY["add"], converted(a, dtype), converted(b, dtype))

@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from autoq.context import current, using
+from autoq.devices import using_device
 from autoq.errors import GradientError
 from autoq.random import Draw, Generator, drawing
 from autoq.tape.apply import apply
@@ -261,7 +262,8 @@ def _outputs(segment: Segment, given: list[Tensor], made: list[Tensor]) -> list[
     if len(made) == 1:
         return [made[0]._placed(node)]
     zero = filled(0, (), compute, made[0])
-    carrier = Tensor(np.broadcast_to(zero, shape), whole, node)
+    with using_device(made[0].device):
+        carrier = Tensor(np.broadcast_to(zero, shape), whole, node)
     ends = np.cumsum([x.size for x in made]).tolist()
     return [
         x._placed(Node(PART, (carrier,), {"start": end - x.size, "stop": end}, compute, x._type, x.shape))

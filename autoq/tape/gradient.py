@@ -16,7 +16,7 @@ from autoq.errors import AutoqError, GradientError, ShapeError, Undifferentiable
 from autoq.storage.inputs import converted
 from autoq.tape.accelerated import raw_on_device, rule_on_device
 from autoq.tape.apply import apply, decoded
-from autoq.tape.beside import added, copied_beside, filled, held
+from autoq.tape.beside import added, check_beside, copied_beside, filled, held
 from autoq.tape.delivery import add_to_grad, passed, tensor_of
 from autoq.tape.namespace import RAW, RAW_ON_DEVICE, RECORDED
 from autoq.tape.node import LEAF, Node
@@ -60,9 +60,10 @@ def backward(
     delivered: set[int] = set()
     for leaf, g in found.items():
         if isinstance(leaf, Tensor):
-            if leaf._hooks is not None:
-                g = passed(leaf, g, create_graph)
-            add_to_grad(leaf, g if id(g) not in delivered or isinstance(g, Tensor) else g.copy())
+            with using_device(leaf.device):
+                if leaf._hooks is not None:
+                    g = passed(leaf, g, create_graph)
+                add_to_grad(leaf, g if id(g) not in delivered or isinstance(g, Tensor) else g.copy())
             delivered.add(id(g))  # rules hand the same array to several operands; leaves don't share one
 
 
@@ -83,6 +84,8 @@ def seed(tensor: Tensor, gradient: Any, create_graph: bool) -> Any:
                 "Reduce it with .sum() or .mean(), or pass backward(gradient=...).",
             )
         gradient = filled(1, tensor.shape, dtype, tensor)
+    elif gradient.__class__ is not np.ndarray:
+        check_beside("a gradient", tensor, gradient)
     g: Any
     if create_graph:
         g = gradient

@@ -143,9 +143,11 @@ def _hooks_of(x: Any, what: str) -> Hooks:
 
 def _checked(x: Any, value: Any) -> Any:
     """What may stand in ``x.grad``: a dense float tensor of its shape."""
+    from autoq.tape.beside import check_beside
     from autoq.tape.tensor import tensor
 
-    g = value if isinstance(value, Hooked) else tensor(value)
+    check_beside("x.grad", x, value)
+    g = value if isinstance(value, Hooked) else tensor(value, device=x.device)
     found: Any = g
     if not found._type.is_float or found._type.is_quantized:
         raise DTypeError(

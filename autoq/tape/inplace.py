@@ -5,14 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 from autoq.context import current
-from autoq.devices import device_of, to_device, two_devices
+from autoq.devices import device_of, on_gpu, to_device, using_device
 from autoq.errors import DTypeError, GradientError, ShapeError
 from autoq.schemes import QuantScheme
 from autoq.storage import QTensor
 from autoq.storage.inputs import converted
 from autoq.storage.update import updated, write
 from autoq.tape.apply import apply, plain
-from autoq.tape.beside import frozen, held
+from autoq.tape.beside import check_beside, frozen, held
 from autoq.tape.methods import Methods
 from autoq.tape.stored import real_array, stored
 from autoq.types import TensorType, dtype_name
@@ -36,7 +36,11 @@ class InPlace(Methods):
             ShapeError: Data of another shape.
         """
         _check_mutable(self, "assign")
-        value = _moved("assign", stored(_fitting("assign", data, self), self._type.dtype), data, self)
+        if hasattr(data, "_value"):
+            check_beside("assign", self, data)
+        source = held(data)
+        with using_device(device_of(source if on_gpu(source) else held(self))):
+            value = _moved(stored(_fitting("assign", data, self), self._type.dtype), self)
         shape = self._value.shape
         if value.shape != shape:
             raise ShapeError(
@@ -47,16 +51,20 @@ class InPlace(Methods):
 
     def __setitem__(self, index: Any, data: Any) -> None:
         _check_mutable(self, "x[...] = v")
-        if type(self._value) is QTensor:
-            values = _placed("x[...] = v", _fitting("x[...] = v", data, self), self)
-            self._value = updated(self._value, plain(index), values)
-        else:
-            values = _placed("x[...] = v", _fitting("x[...] = v", data, self), self)
-            values = converted(values, self._value.dtype, copy=True)
-            if frozen(self._value):
-                self._value = self._value.copy()
-            write(self._value, plain(index), values)
+        check_beside("x[...] = v", self, index, data)
+        with using_device(device_of(held(self))):
+            self._set(plain(index), data)
         self._version[0] += 1
+
+    def _set(self, index: Any, data: Any) -> None:
+        values = _moved(real_array(_fitting("x[...] = v", data, self), "the value"), self)
+        if type(self._value) is QTensor:
+            self._value = updated(self._value, index, values)
+            return
+        values = converted(values, self._value.dtype, copy=True)
+        if frozen(self._value):
+            self._value = self._value.copy()
+        write(self._value, index, values)
 
     def __iadd__(self, other: Any) -> Any:
         return _updated(self, "add", other)
@@ -113,7 +121,8 @@ def _updated(x: Any, op: str, other: Any) -> Any:
     if type(x._value) is QTensor or frozen(x._value):
         x._value = result._value
     else:
-        x._value[...] = result._value
+        with using_device(x.device):
+            x._value[...] = result._value
     x._version[0] += 1
     return x
 
@@ -135,18 +144,11 @@ def _fitting(what: str, data: Any, target: Any) -> Any:
     return data
 
 
-def _placed(what: str, data: Any, target: Any) -> Any:
-    """The data as an array on the target's device: tensors must be there, others are copied to it."""
-    return _moved(what, real_array(data, "the value"), data, target)
-
-
-def _moved(what: str, value: Any, data: Any, target: Any) -> Any:
-    """What was made of the data, moved to the target's device; DeviceError for a tensor that isn't there."""
+def _moved(value: Any, target: Any) -> Any:
+    """A value on the target's device: a copy where it isn't there."""
     device = target.device
     if device_of(held(value)) == device:
         return value
-    if hasattr(data, "_value"):
-        raise two_devices(what, [held(data), held(target)])
     return value.to(device) if type(value) is QTensor else to_device(value, device)
 
 

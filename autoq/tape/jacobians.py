@@ -10,8 +10,9 @@ from typing import Any
 import numpy as np
 
 from autoq.context import using
-from autoq.devices import array_namespace
+from autoq.devices import array_namespace, device_of, using_device
 from autoq.errors import ArgumentError, GradientError
+from autoq.memory import within_memory
 from autoq.tape.apply import apply
 from autoq.tape.beside import filled
 from autoq.tape.delivery import tensor_of
@@ -100,6 +101,7 @@ def hessian(f: Callable[..., Any], argnums: ArgNums = 0) -> Callable[..., Any]:
     return jacobian(grad(f, argnums), argnums)
 
 
+@within_memory("jacobian")
 def _by_rows(f: Callable[..., Any], trees: tuple[Any, ...]) -> tuple[Any, list[list[Tensor]]]:
     """The value, and by tensor in it the derivatives by each input: a backward pass a value."""
     inputs: list[Tensor] = []
@@ -115,6 +117,7 @@ def _by_rows(f: Callable[..., Any], trees: tuple[Any, ...]) -> tuple[Any, list[l
     return value, blocks
 
 
+@within_memory("jacobian")
 def _by_columns(f: Callable[..., Any], trees: tuple[Any, ...]) -> tuple[Any, list[list[Tensor]]]:
     """The same, along one direction a value of the inputs."""
     inputs: list[Tensor] = []
@@ -151,7 +154,8 @@ def _units(y: Tensor) -> Any:
     """The directions that point at one value each."""
     for k in range(y.size):
         unit = filled(0, y.shape, y._type.gradient, y)
-        unit.reshape(-1)[k] = 1
+        with using_device(y.device):
+            unit.reshape(-1)[k] = 1
         yield unit
 
 
@@ -167,7 +171,8 @@ def _transposed(columns: list[Tensor], y: Tensor, x: Tensor, create: bool) -> Te
     """The same from one entry a value of ``x``, in the dtype of derivatives by ``x``."""
     if not columns or not create:
         arrays = _joined(columns, x).reshape(math.prod(x.shape), *y.shape)
-        moved = array_namespace(arrays).ascontiguousarray(np.moveaxis(arrays, 0, -1))
+        with using_device(device_of(arrays)):
+            moved = array_namespace(arrays).ascontiguousarray(np.moveaxis(arrays, 0, -1))
         return tensor_of(moved.reshape(y.shape + x.shape))
     stacked = apply("stack", *columns, axis=-1)
     return apply("reshape", stacked, shape=y.shape + x.shape)
@@ -178,7 +183,8 @@ def _joined(parts: list[Tensor], x: Tensor) -> Any:
     arrays = [part._value for part in parts]
     if not arrays:
         return filled(0, (0,), x._type.gradient, x)
-    return np.stack(arrays).astype(x._type.gradient, copy=False)
+    with using_device(device_of(arrays[0])):
+        return np.stack(arrays).astype(x._type.gradient, copy=False)
 
 
 def _structured(tree: Any, blocks: list[Tensor]) -> Any:

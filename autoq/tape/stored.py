@@ -77,6 +77,17 @@ def on_host(value: Any) -> Any:
     return value.to("cpu") if type(value) is QTensor else to_host(value)
 
 
+def check_on_host(what: str, *tensors: Any) -> None:
+    """Raise DTypeError for a tensor on a GPU where NumPy would read it, naming ``.numpy()``."""
+    for x in tensors:
+        if x.device != "cpu":
+            raise DTypeError(
+                f"{what} of a tensor on {x.device!r}.",
+                "tensors on the CPU",
+                "Use a function of autoq, copy it to the host with .numpy(), or move it with .to('cpu').",
+            )
+
+
 def array_of(data: Any) -> Any:
     """An array of data in a dtype that tensors have, Python floats in float64; of CuPy if the data are."""
     if on_gpu(data):

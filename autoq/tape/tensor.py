@@ -11,6 +11,7 @@ import numpy as np
 from autoq import devices
 from autoq.context import current
 from autoq.errors import DTypeError, GradientError, ShapeError
+from autoq.memory import within_memory
 from autoq.schemes import QuantScheme
 from autoq.storage import QTensor
 from autoq.storage.interop import summary
@@ -18,7 +19,7 @@ from autoq.tape.apply import apply, bind, plain
 from autoq.tape.hooks import Hooked
 from autoq.tape.node import LEAF, Node
 from autoq.tape.standard import Standard
-from autoq.tape.stored import copied, on_host
+from autoq.tape.stored import check_on_host, copied, on_host
 from autoq.types import (
     INHIBIT,
     PROPAGATE,
@@ -157,12 +158,7 @@ class Tensor(Hooked):
         return int(self.item())
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
-        if self.device != "cpu":
-            raise DTypeError(
-                f"a NumPy array of a tensor on {self.device!r}.",
-                "tensors on the CPU",
-                "Copy it to the host with .numpy(), or move it with .to('cpu').",
-            )
+        check_on_host("a NumPy array", self)
         return np.array(self.numpy(), dtype=dtype, copy=copy)
 
     def __array_function__(self, function: Any, types: Any, args: Any, kwargs: Any) -> Any:
@@ -174,6 +170,8 @@ class Tensor(Hooked):
                 "functions of autoq and methods of tensors",
                 f"Use autoq's own {function.__name__} where it has one, or pass x.detach() or x.numpy().",
             )
+        if function not in _ABOUT_SHAPES:
+            check_on_host(f"numpy.{function.__name__}", *_tensors_in(given))
         return function(*plain(args), **{name: plain(value) for name, value in kwargs.items()})
 
     def __repr__(self) -> str:
@@ -195,6 +193,7 @@ class Tensor(Hooked):
             raise _on_a_tape(self._node)
         return _rebuilt, (type(self), on_host(self._value), self._type, self._node, self._grad)
 
+    @within_memory("a copy")
     def __deepcopy__(self, memo: dict[int, Any]) -> Tensor:
         if type(self._node) is Node:
             raise _on_a_tape(self._node)

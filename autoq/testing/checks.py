@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from autoq.context import Observer, observing, using
+from autoq.devices import to_host
 from autoq.schemes import QuantScheme, scheme
 from autoq.storage import QTensor
 from autoq.tape.apply import _tiled, apply, as_operand, computed, decoded, encoded
@@ -15,6 +16,7 @@ from autoq.tape.op import REGISTRY, Op
 from autoq.tape.plan import make_plan
 from autoq.tape.tensor import Tensor, tensor
 from autoq.tape.view import Tape
+from autoq.testing.exact import on_host
 from autoq.testing.failures import BitsDiffer, CheckError
 from autoq.types import (
     INHIBIT,
@@ -145,12 +147,12 @@ class _Moves(Observer):
         out = proceed(op, operands, static, out_dtype)
         if len(self.how) == before or out_dtype is not None:
             return out
-        expected = np.asarray(computed(op, [decoded(x, float32) for x in operands], static))
+        expected = computed(op, [decoded(x, float32) for x in operands], static)
         again = self.how[-1] == "decode" and isinstance(out._value, QTensor)
         same = (
             out._value.same_bits(QTensor.encode(expected, out.dtype))
             if again
-            else np.array_equal(out.numpy(), expected, equal_nan=True)
+            else np.array_equal(out.numpy(), to_host(expected), equal_nan=True)
         )
         if not same:
             raise BitsDiffer(
@@ -243,7 +245,7 @@ def check_fused(op: Op | str, *operands: Any, out_dtype: Any = None, **static: A
 
     Args:
         op: A record, or its name.
-        operands: Tensors, arrays and numbers.
+        operands: Tensors, arrays and numbers; those on a GPU, which has no tiles, are copied to the CPU.
         out_dtype: The dtype of the result, if it isn't the resolved one.
         static: Static arguments.
 
@@ -259,7 +261,7 @@ def check_fused(op: Op | str, *operands: Any, out_dtype: Any = None, **static: A
     record = REGISTRY[op] if isinstance(op, str) else op
     if not record.elementwise:
         raise CheckError(f"{record.name} isn't run in tiles.", "element-wise ops", "Check another op.")
-    inputs = tuple(as_operand(x) for x in operands)
+    inputs = tuple(on_host(as_operand(x)) for x in operands)
     static = {**record.defaults, **static}
     out_type, compute, _ = make_plan(record, inputs, out_dtype, "widen")
     tiles, tiled_type = _tiled(record, inputs, static, out_type, compute)

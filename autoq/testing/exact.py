@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from autoq.context import current
+from autoq.devices import on_gpu, to_host
 from autoq.storage import QTensor
 from autoq.tape.apply import apply, decoded
 from autoq.tape.node import LEAF
@@ -105,7 +106,22 @@ def values_of(x: Any) -> Any:
 
 
 def stored_float64(value: Any) -> Array:
-    """The values behind a stored one."""
+    """The values behind a stored one, on the host."""
     if type(value) is QTensor:
-        return value.dequantize(float64)
-    return np.asarray(value, np.float64)
+        return to_host(value.dequantize(float64))  # type: ignore[no-any-return]
+    return np.asarray(to_host(value), np.float64)
+
+
+def on_host(x: Any) -> Any:
+    """An operand or a static argument of a float64 run, which is computed on the CPU; there already: itself.
+
+    Of a tensor on a GPU a constant: what a program reads beside its inputs doesn't move.
+    """
+    if isinstance(x, Tensor):
+        if x.device == "cpu":
+            return x
+        value = x._value
+        return constant(value.to("cpu") if type(value) is QTensor else to_host(value), x._type)
+    if type(x) in (tuple, list):
+        return type(x)([on_host(v) for v in x])
+    return to_host(x) if on_gpu(x) else x

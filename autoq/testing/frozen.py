@@ -3,6 +3,8 @@
 The first run records each operation: what every encode got (v0) and gave (q0), which branches a forward took,
 what left the tape. A replay runs the program again on moved inputs with each encode replaced by
 ``q0 + E(v - v0)``. That function is smooth, and its true derivative is the straight-through gradient.
+
+All of it is computed on the CPU: inputs, and what a program reads beside them, are copied to the host.
 """
 
 from __future__ import annotations
@@ -14,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from autoq.context import Observer, current, observing, using
+from autoq.devices import to_host
 from autoq.storage import QTensor
 from autoq.tape.apply import _recorded
 from autoq.tape.gradient import walk
@@ -24,7 +27,7 @@ from autoq.testing.branches import BRANCHES
 from autoq.testing.choices import choosing, plain, watched
 from autoq.testing.evaluate import Evaluated, evaluate, forward
 from autoq.testing.events import Array, Call, Calls, Recomputed, run_checked_program
-from autoq.testing.exact import constant, exact_tensor, is_exact, values_of
+from autoq.testing.exact import constant, exact_tensor, is_exact, on_host, stored_float64, values_of
 from autoq.testing.rules import noting_residual, slopes, without
 from autoq.types import TensorType, float64
 
@@ -89,7 +92,7 @@ class Session(Observer):
     def _in(self, phase: str) -> Iterator[None]:
         before, self._phase = self._phase, phase
         try:
-            with observing(self), using(grad=True):
+            with observing(self), using(grad=True, device="cpu"):
                 yield
         finally:
             self._phase = before
@@ -107,6 +110,10 @@ class Session(Observer):
             return proceed(op, operands, static, out_dtype)
         if op.kind == "layout" and out_dtype is not None:
             return self.op(proceed, op, operands, static, None).astype(out_dtype)
+        if op.name == "to_device":
+            return operands[0]
+        operands = tuple(on_host(x) for x in operands)
+        static = {name: on_host(value) for name, value in static.items()}
         if self._phase in ("replay", "undecoded"):
             call = self.calls.follow(op, [np.shape(values_of(x)) for x in operands])
             if not call.tracked:
@@ -167,11 +174,11 @@ class Input:
 
     def __init__(self, value: Any, dtype: Any) -> None:
         if isinstance(value, Tensor):
-            self.type, stored = value._type, value._value
+            self.type, stored = value._type, on_host(value)._value
         else:
-            self.type, stored = TensorType(dtype), np.asarray(value)
+            self.type, stored = TensorType(dtype), to_host(value)
         packed = isinstance(stored, QTensor)
-        self.value_exact = stored.dequantize(float64) if packed else np.array(stored, float64)
+        self.value_exact = np.array(stored_float64(stored))
         self.stored = stored if packed else self.value_exact
 
     @classmethod

@@ -11,6 +11,7 @@ import numpy as np
 from autoq.errors import ArgumentError, GradientError
 from autoq.testing.differences import Derivative, derivative
 from autoq.testing.events import Array
+from autoq.testing.exact import stored_float64
 from autoq.testing.failures import VacuousCheck
 from autoq.testing.mismatch import Mismatch, report
 from autoq.testing.programs import FrozenProgram, PlainProgram, Program, directional, moves
@@ -44,6 +45,9 @@ def check_grads(
     allow_vacuous: bool = False,
 ) -> None:
     """Check the gradients of a program, to any order, in reverse and in forward mode, in float64.
+
+    The program runs where its inputs are, arrays going to the default device; with ``through_rounding=True``
+    it runs on the CPU, wherever they are, since codes are the same there, bit for bit.
 
     Reverse mode: the tape's gradient along random directions against central differences. Forward mode: the
     derivative that differentiating the tape's gradient gives, against differences of every output, and
@@ -257,7 +261,7 @@ def _direction(program: Program, rng: np.random.Generator) -> list[Array]:
 
 
 def _stored(output: Any) -> Array:
-    return np.asarray(output.exact if hasattr(output, "exact") else output._value, np.float64)
+    return stored_float64(output.exact if hasattr(output, "exact") else output._value)
 
 
 def _split(flat: Array, like: Sequence[Any]) -> list[Array]:

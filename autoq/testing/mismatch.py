@@ -16,7 +16,7 @@ from autoq.tape.tensor import Tensor
 from autoq.testing.differences import derivative
 from autoq.testing.estimators import ESTIMATORS
 from autoq.testing.events import Array, Call
-from autoq.testing.exact import is_exact
+from autoq.testing.exact import is_exact, on_host
 from autoq.testing.failures import GradientMismatch
 from autoq.testing.frozen import Input
 from autoq.testing.programs import FrozenProgram, Program, moves
@@ -209,7 +209,8 @@ def _snippet(
         return "\n".join(lines)
     names = []
     for i, x in enumerate(arguments):
-        value = x._value if isinstance(x, Tensor) else x
+        value = on_host(x)
+        value = value._value if isinstance(value, Tensor) else value
         value = value.dequantize() if isinstance(value, QTensor) else value
         names.append(f"x{i}")
         lines.append(f"    x{i} = {_spelled(value) if _short(value) else '...  # as passed'}")

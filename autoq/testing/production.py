@@ -13,15 +13,17 @@ from typing import Any
 import numpy as np
 
 from autoq.context import Observer, observing, using
+from autoq.devices import beside, is_array, to_device
 from autoq.storage import QTensor
+from autoq.tape.beside import held
 from autoq.tape.gradient import walk
 from autoq.tape.node import LEAF
 from autoq.tape.op import Op
 from autoq.tape.tensor import AutodiffQTensor, AutodiffTensor, Tensor
 from autoq.testing.events import Array, Call, Calls, run_checked_program
-from autoq.testing.exact import constant
+from autoq.testing.exact import constant, stored_float64
 from autoq.testing.failures import BitsDiffer, GradientMismatch
-from autoq.testing.programs import FrozenProgram, moves, tracked
+from autoq.testing.programs import FrozenProgram, home, moves, tracked
 from autoq.types import FLOATS, TensorType, bfloat16, dtype_name, float16, float32, float64
 
 ROUNDINGS = 16  # of a half-precision dtype, that may add up where the float64 run keeps all digits
@@ -32,11 +34,12 @@ SLACK = 1e-5  # by how much of the largest magnitude a float32 result may be off
 def check_production(f: Callable[..., Any], *inputs: Any, tolerance: float = 1e-4, seed: int = 0) -> None:
     """Check the production path of a program against its run in float64.
 
-    The program runs in float64, which is recorded, and as it does for users: float32, in tiles, fused. Every
-    encode of the second run must give the recorded codes, but where float32 may have moved a value over the
-    edge between two; it then goes on with the recorded codes. Types must be equal, outputs and gradients
-    within the tolerance. With ``check_grads(..., through_rounding=True)``, which shows that the float64 run's
-    gradients are right, this shows that the production path's are.
+    The program runs in float64, which is recorded, and as it does for users: float32, in tiles, fused, on the
+    device of its inputs (arrays go to the default one). Every encode of the second run must give the recorded
+    codes, but where float32 may have moved a value over the edge between two; it then goes on with the
+    recorded codes. Types must be equal, outputs and gradients within the tolerance. With
+    ``check_grads(..., through_rounding=True)``, which shows that the float64 run's gradients are right, this
+    shows that the production path's are.
 
     Args:
         f: A function of tensors, as of ``check_grads``.
@@ -55,7 +58,7 @@ def check_production(f: Callable[..., Any], *inputs: Any, tolerance: float = 1e-
         >>> x = np.random.default_rng(0).standard_normal((2, 32))
         >>> check_production(lambda x: aq.tanh(x.quantize(aq.mxfp4)), x)
     """
-    rounded = [np.asarray(x, float32) if _is_float64(x) else x for x in inputs]
+    rounded = [x.astype(float32) if _is_float64(x) else x for x in inputs]
     program = FrozenProgram(f, rounded)
     if any(_leaves_out(call) for call in program.session.calls.made):
         return  # non-finite parts are cut out of the float64 run, and have tests of their own
@@ -68,11 +71,11 @@ def check_production(f: Callable[..., Any], *inputs: Any, tolerance: float = 1e-
         _compare(f"output {i}", _values(out), reference.exact, tolerance, room)
     expected = program.gradients([c.astype(float64) for c in cotangents])
     with using(grad=True):
-        found = walk([(o, c) for o, c in zip(outputs, cotangents, strict=True)], True, False)
+        found = walk([(o, beside(c, held(o))) for o, c in zip(outputs, cotangents, strict=True)], True, False)
     room = CANCELLED * program.session.steepest
     for i, (leaf, reference) in enumerate(zip(leaves, expected, strict=True)):
         got = found.get(leaf, np.zeros(leaf.shape))
-        _compare(f"the gradient by input {i}", np.asarray(got, float64), reference, tolerance, room)
+        _compare(f"the gradient by input {i}", stored_float64(got), reference, tolerance, room)
 
 
 class ForcedTensor(AutodiffTensor):
@@ -114,6 +117,8 @@ class Forcing(Observer):
         """Run an operation, compare its type and codes, and go on with the recorded ones."""
         if not any(_is_forced(x) for x in operands):
             return proceed(op, operands, static, out_dtype)
+        if op.name == "to_device":  # the float64 run is on the CPU, and passes by these
+            return _marked(proceed(op, operands, static, out_dtype))
         if op.kind == "layout" and out_dtype is not None:
             return self.op(proceed, op, operands, static, None).astype(out_dtype)
         call = self.calls.follow(op, [np.shape(getattr(x, "_value", x)) for x in operands])
@@ -125,11 +130,13 @@ class Forcing(Observer):
                 f"{dtype_name(call.type.dtype)}, {call.type.propagation.value}",
                 "Encode the result once, in its resolved type (S5-S15).",
             )
+        device = out.device
         if isinstance(out._value, QTensor):
-            _check_codes(call, out._value, SLACK + self.half)
-            out._value = call.value
+            _check_codes(call, out._value.to("cpu"), SLACK + self.half)
+            out._value = _moved(call.value, device)
         if not call.tracked:
-            return constant(call.value if call.type.dtype not in FLOATS else out._value, call.type)
+            floats = call.type.dtype in FLOATS
+            return constant(out._value if floats else _moved(call.value, device), call.type)
         return _marked(out)
 
 
@@ -144,7 +151,10 @@ def _run(f: Callable[..., Any], arguments: Sequence[Any], calls: Calls) -> tuple
 
 
 def _leaf(x: Any) -> Any:
-    made = x.detach() if isinstance(x, Tensor) else AutodiffTensor(np.array(x), TensorType(x.dtype))
+    if isinstance(x, Tensor):
+        made = x.detach()
+    else:
+        made = AutodiffTensor(to_device(x, home(x)).copy(), TensorType(x.dtype))
     made._node = LEAF
     return _marked(made)
 
@@ -156,12 +166,17 @@ def _marked(x: Any) -> Any:
     return x
 
 
+def _moved(value: Any, device: str) -> Any:
+    """A recorded value, which is on the host, on the device of the production run."""
+    return value.to(device) if isinstance(value, QTensor) else to_device(value, device)
+
+
 def _is_forced(x: Any) -> bool:
     return x.__class__ is ForcedTensor or x.__class__ is ForcedQTensor
 
 
 def _is_float64(x: Any) -> bool:
-    return isinstance(x, np.ndarray) and x.dtype == float64
+    return is_array(x) and x.dtype == float64
 
 
 def _leaves_out(call: Call) -> bool:
@@ -221,5 +236,4 @@ def _compare(what: str, got: Array, expected: Array, tolerance: float, room: flo
 
 
 def _values(x: Any) -> Array:
-    stored = x._value
-    return stored.dequantize(float64) if isinstance(stored, QTensor) else np.asarray(stored, float64)
+    return stored_float64(x._value)

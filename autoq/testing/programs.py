@@ -8,17 +8,16 @@ from typing import Any
 
 import numpy as np
 
-from autoq.context import using
-from autoq.devices import beside
+from autoq.context import current, using
+from autoq.devices import beside, device_of, is_array, on_gpu, to_device
 from autoq.errors import GradientError
-from autoq.storage import QTensor
 from autoq.tape.apply import apply, untracked
 from autoq.tape.beside import held
 from autoq.tape.gradient import walk
 from autoq.tape.node import LEAF
 from autoq.tape.tensor import AutodiffTensor, Tensor
 from autoq.testing.events import Array
-from autoq.testing.exact import exact_tensor, is_exact
+from autoq.testing.exact import exact_tensor, is_exact, stored_float64
 from autoq.testing.frozen import Input, Session
 from autoq.types import FLOATS, TensorType, float32, float64
 
@@ -51,49 +50,54 @@ class Program:
     def forward_mode(self, cotangents: Sequence[Array], direction: Sequence[Array]) -> list[Array]:
         """The derivative of the outputs along a direction, by differentiating the gradient's tape."""
         with self._recording():
-            dual = [self._dual(c) for c in cotangents]
+            dual = [self._dual(c, o) for c, o in zip(cotangents, self.outputs, strict=True)]
             found = walk(list(zip(self.outputs, dual, strict=True)), True, True)
             total: Any = None
             for leaf, d in zip(self.leaves, direction, strict=True):
                 if leaf in found:
-                    term = (found[leaf] * AutodiffTensor(d, TensorType(float64))).sum()
+                    term = (found[leaf] * _constant(d, leaf)).sum()
                     total = term if total is None else total + term
         if total is None or total._node is None:
             return [np.zeros(c.shape) for c in cotangents]
-        return self._walked([(total, np.ones(()))], dual)
+        return self._walked([(total, beside(np.ones(()), held(total)))], dual)
 
     def _recording(self) -> AbstractContextManager[Any]:
         return using(grad=True)
 
-    def _dual(self, cotangent: Array) -> Any:
-        return AutodiffTensor(cotangent, TensorType(float64), LEAF)
+    def _dual(self, cotangent: Array, output: Any) -> Any:
+        return AutodiffTensor(beside(cotangent, held(output)), TensorType(float64), LEAF)
 
     def _walked(self, seeds: Any, leaves: Sequence[Any]) -> list[Array]:
         found = walk(seeds, True, False)
-        return [np.asarray(found[x], float64) if x in found else np.zeros(x.shape) for x in leaves]
+        return [stored_float64(found[x]) if x in found else np.zeros(x.shape) for x in leaves]
 
 
 class PlainProgram(Program):
-    """A program on float64 tensors, run as it is: nothing is frozen."""
+    """A program on float64 tensors, run as it is on the inputs' device: nothing is frozen."""
 
     def __init__(self, f: Callable[..., Any], arguments: Sequence[Any]) -> None:
         self._f, self._arguments = f, arguments
-        self.inputs = [_float64(x) for x in arguments if moves(x)]
+        self.inputs = [np.array(stored_float64(getattr(x, "_value", x))) for x in arguments if moves(x)]
+        self._devices = [home(x) for x in arguments if moves(x)]
         result, self.leaves = self._run(self.inputs)
         self.outputs, self._places = tracked(result)
 
     def at(self, values: Sequence[Array]) -> list[Array]:
         """The outputs for other inputs."""
         result = _flat(self._run(values)[0])
-        return [np.asarray(result[i]._value, float64) for i in self._places]
+        return [stored_float64(result[i]._value) for i in self._places]
 
     def gradients(self, cotangents: Sequence[Array]) -> list[Array]:
         """The tape's gradients of the outputs' product with cotangents."""
         with using(grad=True):
-            return self._walked(list(zip(self.outputs, cotangents, strict=True)), self.leaves)
+            seeds = [(o, beside(c, held(o))) for o, c in zip(self.outputs, cotangents, strict=True)]
+            return self._walked(seeds, self.leaves)
 
     def _run(self, values: Sequence[Array]) -> tuple[Any, list[Any]]:
-        leaves = [AutodiffTensor(np.asarray(v), TensorType(float64), LEAF) for v in values]
+        leaves = [
+            AutodiffTensor(to_device(np.asarray(v), device), TensorType(float64), LEAF)
+            for v, device in zip(values, self._devices, strict=True)
+        ]
         waiting = iter(leaves)
         arguments = [next(waiting) if moves(x) else x for x in self._arguments]
         with using(grad=True), np.errstate(all="ignore"):
@@ -146,7 +150,7 @@ class FrozenProgram(Program):
     def _recording(self) -> AbstractContextManager[Any]:
         return self.session.free()
 
-    def _dual(self, cotangent: Array) -> Any:
+    def _dual(self, cotangent: Array, output: Any) -> Any:
         return exact_tensor(cotangent, TensorType(float64), LEAF, cotangent)
 
     def _walked(self, seeds: Any, leaves: Sequence[Any]) -> list[Array]:
@@ -157,7 +161,12 @@ def moves(x: Any) -> bool:
     """Whether an argument is differentiated: a float tensor or an array of floats."""
     if isinstance(x, Tensor):
         return x._type.is_float
-    return isinstance(x, np.ndarray) and x.dtype in FLOATS
+    return is_array(x) and x.dtype in FLOATS
+
+
+def home(x: Any) -> str:
+    """The device of an argument: where a tensor is, and where one made of an array goes."""
+    return device_of(held(x)) if isinstance(x, Tensor) or on_gpu(x) else current().device
 
 
 def directional(
@@ -168,19 +177,22 @@ def directional(
     def slope(*arguments: Any) -> Tensor:
         outputs, _ = tracked(f(*arguments))
         leaves = [x for x in arguments if isinstance(x, Tensor) and x._node is LEAF]
-        seeds = [
-            (o, AutodiffTensor(c, TensorType(float64))) for o, c in zip(outputs, cotangents, strict=True)
-        ]
+        seeds = [(o, _constant(c, o)) for o, c in zip(outputs, cotangents, strict=True)]
         found = walk(seeds, True, True)
-        total: Any = AutodiffTensor(np.zeros(()), TensorType(float64))
+        total: Any = 0.0
         for leaf, d in zip(leaves, direction, strict=True):
             total = total + _nothing(leaf)
             if leaf in found:
-                total = total + (found[leaf] * AutodiffTensor(d, TensorType(float64))).sum()
+                total = total + (found[leaf] * _constant(d, leaf)).sum()
         return total
 
     slope.__name__ = f"slope_of_{getattr(f, '__name__', 'f')}"
     return slope
+
+
+def _constant(values: Array, other: Any) -> Tensor:
+    """A float64 tensor beside another one."""
+    return AutodiffTensor(beside(values, held(other)), TensorType(float64))
 
 
 def _nothing(leaf: Any) -> Any:
@@ -211,11 +223,6 @@ def tracked(result: Any) -> tuple[list[Any], list[int]]:
             "Return the tensor; .numpy(), .detach() and no_grad() take it off the tape.",
         )
     return [flat[i] for i in places], places
-
-
-def _float64(x: Any) -> Array:
-    stored = x._value if isinstance(x, Tensor) else x
-    return stored.dequantize(float64) if isinstance(stored, QTensor) else np.array(stored, float64)
 
 
 def _counted_as(x: Any) -> Any:

@@ -19,6 +19,8 @@ def encoded(task: Task) -> Lines:
         lines += _codes(task, group, groups)
     words = _packed(task.output, task.values)
     lines += [f"o{k} = {word}" for k, word in enumerate(words)]
+    if task.ragged:
+        return lines + _stored_to_the_end(task, len(words))
     lines += stored(task, [f"o{k}" for k in range(len(words))], "words")
     if output.block:
         lanes = output.block // task.values
@@ -40,6 +42,25 @@ def stored(task: Task, names: list[str], pointer: str) -> Lines:
         values = ", ".join(names[k : k + width])
         target = f"{pointer}, here + {k}, {values}"
         lines.append(f"    store{width}({target})" if width > 1 else f"    {pointer}[here + {k}] = {values}")
+    return lines
+
+
+def _stored_to_the_end(task: Task, count: int) -> Lines:
+    """Store the words of a lane that its line has, and the scale of the block that it is the first of."""
+    output = task.output
+    lines = [
+        f"end = (last * {output.kind.element.bits} + {WORD - 1}) >> 5",
+        f"here = line * end + col * {count}",
+    ]
+    for k in range(count):
+        lines += [f"if active and col * {count} + {k} < end:", f"    words[here + {k}] = o{k}"]
+    if output.block:
+        lanes = output.block // task.values
+        # Lanes of a line are whole blocks.
+        lines += [
+            f"if active and col & {lanes - 1} == 0:",
+            f"    scales[{divided(task, 'at', lanes)}] = stored0",
+        ]
     return lines
 
 

@@ -38,6 +38,9 @@ def lanes_body(task: Task) -> Lines:
     for each in task.inputs:
         body += _decoded(task, each)
     body += [f"y{k} = {called(task, _names(task, k))}" for k in range(task.values)]
+    if task.ragged:
+        body.append(f"if left < {task.values}:")
+        body += [f"    y{k} = y{k} if left > {k} else NOTHING" for k in range(task.values)]
     body += _written(task)
     lines += indented([*body, "first += step"])
     return [*lines, *published()] if amax else lines
@@ -45,6 +48,14 @@ def lanes_body(task: Task) -> Lines:
 
 def _located(task: Task) -> Lines:
     """``col``: the lane's number in its line, and the line's coordinates."""
+    if task.ragged:
+        line = divided(task, "at", "per_line")
+        return [
+            *[f"line = {line}", "col = at - line * per_line", *coordinates(task, "line")],
+            # Lanes of a block that lie after the line read what the line's last one does.
+            f"inside = min(col, ({divided(task, '(last - 1)', task.values)}))",
+            f"left = last - col * {task.values}",
+        ]
     if task.rank == 1:
         return ["col = at"]
     return [f"line = {divided(task, 'at', 'last')}", "col = at - line * last", *coordinates(task, "line")]
@@ -60,6 +71,8 @@ def _loaded(task: Task, each: Input) -> Lines:
     if each.repeats:
         return single(task, each, "I(0)", f"v{at}")
     base = place(task, each)
+    if task.ragged:
+        return _loaded_one_by_one(task, each, base)
     if not each.width:
         return [f"o{at} = {base} + col * {task.values}"] + [
             f"v{at}_{k} = read{at}(x{at}, o{at} + {k})" for k in range(task.values)
@@ -73,11 +86,33 @@ def _loaded(task: Task, each: Input) -> Lines:
         names = ", ".join(f"r{at}_{k + i}" for i in range(each.width))
         load = f"load{each.width}({pointer}, o{at} + {k})" if each.width > 1 else f"{pointer}[o{at} + {k}]"
         lines.append(f"{names} = {load}")
-    if each.is_packed:
-        level = f"t{at}" if each.kind.two_level else f"s{at}"
-        for group in range(_groups(task, each)):
-            lines.append(f"z{at}_{group} = scale{at}(s{at}, {_lane_scale(task, each, group)}, {level})")
-    return lines
+    return lines + (_scales(task, each) if each.is_packed else [])
+
+
+def _loaded_one_by_one(task: Task, each: Input, base: str) -> Lines:
+    """The loads of an operand whose lines end anywhere: none beyond the end."""
+    at, values = each.place, task.values
+    if not each.is_packed:
+        lines = [f"o{at} = {base}"]
+        place = "min(inside * {} + {}, last - 1)"
+        return lines + [
+            f"v{at}_{k} = read{at}(x{at}, o{at} + {place.format(values, k)})" for k in range(values)
+        ]
+    bits, count = each.kind.element.bits, words_a_lane(each, values)
+    lines = [f"o{at} = {base}", f"end{at} = (last * {bits} - 1) >> 5"]
+    for k in range(count):
+        lines.append(f"r{at}_{k} = w{at}[o{at} + min(inside * {count} + {k}, end{at})]")
+    return lines + _scales(task, each)
+
+
+def _scales(task: Task, each: Input) -> Lines:
+    """The effective scales of a lane's values."""
+    at = each.place
+    level = f"t{at}" if each.kind.two_level else f"s{at}"
+    return [
+        f"z{at}_{group} = scale{at}(s{at}, {_lane_scale(task, each, group)}, {level})"
+        for group in range(_groups(task, each))
+    ]
 
 
 def _groups(task: Task, each: Input) -> int:
@@ -91,7 +126,8 @@ def _lane_scale(task: Task, each: Input, group: int) -> str:
     groups = _groups(task, each)
     extent = max(each.moves[-1].extent // task.values, 1) if each.moves[-1].extent else 0
     lanes = each._replace(moves=(*each.moves[:-1], each.moves[-1]._replace(extent=extent)))
-    return scale_number(task, lanes, "col" if groups == 1 else f"(col * {groups} + {group})")
+    col = "inside" if task.ragged else "col"
+    return scale_number(task, lanes, col if groups == 1 else f"({col} * {groups} + {group})")
 
 
 def words_a_lane(each: Input | Output, values: int) -> int:

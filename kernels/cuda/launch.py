@@ -55,16 +55,29 @@ def kernel(factory: Callable[..., tuple[Any, ...]]) -> Callable[..., Kernel]:
     The factory returns a Python function in the dialect of README.md and the types of its parameters:
     ``"float32*"`` is a pointer to device memory, ``"int64"`` a number; a third result is the most threads a
     block that it is launched with. Its own parameters are hashable and their ``repr`` says all that the code
-    depends on.
+    depends on. Outside of autoq the factory's own code does so too: what else it calls is part of autoq, or
+    else defined within it.
     """
+    origin = f"{factory.__module__}.{factory.__qualname__}{_own_code(factory)}"
 
     @cache
     def made(*parameters: Any) -> Kernel:
         function, signature, *threads = factory(*parameters)
-        identity = f"{factory.__module__}.{factory.__qualname__}{parameters!r}"
-        return Kernel(Source(factory.__name__, function, signature, identity, *threads))
+        return Kernel(Source(factory.__name__, function, signature, f"{origin}{parameters!r}", *threads))
 
     return wraps(factory)(made)
+
+
+def _own_code(factory: Callable[..., Any]) -> str:
+    """What a factory outside of autoq does, as text: the cache of PTX knows the sources of autoq alone."""
+    if factory.__module__.startswith("autoq."):
+        return ""
+
+    def parts(code: Any) -> list[Any]:
+        constants = [parts(each) if hasattr(each, "co_code") else each for each in code.co_consts]
+        return [code.co_code.hex(), code.co_names, code.co_varnames, constants]
+
+    return repr(parts(factory.__code__))
 
 
 class Kernel:

@@ -36,6 +36,8 @@ WAVES, MEASURING_WAVES = 0, 16
 WISHES = {32: (4, 8, 16), 16: (8, 16, 4), 8: (32, 16, 8, 4)}
 # The most where an operand is a row of floats: the wider lanes are, the further apart they read in it.
 ALONG_ROWS = 16
+# Where lines end within a lane or a block: every word is a load of its own.
+RAGGED = (16, 8)
 MOST_LANES = 32
 SMALL = 1 << 31
 
@@ -201,33 +203,55 @@ def _planned(
 ) -> Launch:
     """One kernel over operands: by lanes where they allow it, else by items."""
     spans = [spans_of(operand, shape) for operand in operands.values()]
-    walked = [*spans, _result_spans(shape, output, out)]
-    lengths, collapsed = collapse(shape, walked)
-    aligned = out is None or alignment(getattr(out, "words", out)) == 0
+    lengths, collapsed = collapse(shape, [*spans, _result_spans(shape, output, out)])
     widest, wishes = _wishes(operands, shape, output)
-    wishes = wishes if aligned else ()
-    values = next((v for v in wishes if _fits(v, lengths, collapsed, operands, output)), 0)
+    if out is not None and alignment(getattr(out, "words", out)):
+        wishes = ()
+    values, ragged = _lane(wishes, lengths[-1], collapsed, operands, output)
     inputs = tuple(
-        input_of(number, operand, own, values)
+        input_of(number, operand, own, values, ragged)
         for (number, operand), own in zip(operands.items(), collapsed, strict=False)
     )
-    last, lines = lengths[-1], prod(lengths[:-1])
-    if values:
-        count, integers = lines * last // values, [last // values]
-    elif output.is_packed:
-        per_line = -(-last // (output.block or BLOCK))
-        count, integers = lines * per_line, [last, per_line]
-    else:
-        count, integers = lines * last, [last]
+    count, integers = _counts(lengths, output, values, ragged)
     converts = SIMULATED or device_capability(current_device()) >= CONVERTS
-    small = max(count, last) < SMALL
-    task = Task(expression, inputs, output, len(lengths), values, small, converts)
+    small = max(count, lengths[-1]) < SMALL
+    task = Task(expression, inputs, output, len(lengths), values, small, converts, ragged)
     integers = [count, *integers, *lengths[1:-1], *step_arguments(task, collapsed)]
     threads, waves = THREADS[widest], MEASURING_WAVES if output.kind == "amax" else WAVES
     blocks = grid(count, threads, waves)
     return Launch(
         task, map_kernel(task), blocks, threads, tuple(integers), picks_of(task), result_picks(task)
     )
+
+
+def _lane(
+    wishes: tuple[int, ...],
+    last: int,
+    spans: list[list[Span]],
+    operands: dict[int, Any],
+    output: Output,
+) -> tuple[int, bool]:
+    """How many values a lane takes, 0 for the walk by items, and whether lines end within one."""
+    for ragged, choices in ((False, wishes), (True, RAGGED)):
+        for values in choices:
+            if _fits(values, last, spans, operands, output, ragged):
+                return values, ragged
+    return 0, False
+
+
+def _counts(lengths: Shape, output: Output, values: int, ragged: bool) -> tuple[int, list[int]]:
+    """How many lanes or items there are, and the lengths of a line that the kernel takes."""
+    last, lines = lengths[-1], prod(lengths[:-1])
+    if ragged:
+        unit = output.block or values
+        per_line = -(-last // unit) * (unit // values)
+        return lines * per_line, [last, per_line]
+    if values:
+        return lines * last // values, [last // values]
+    if output.is_packed:
+        per_line = -(-last // (output.block or BLOCK))
+        return lines * per_line, [last, per_line]
+    return lines * last, [last]
 
 
 def _result_spans(shape: Shape, output: Output, out: Any) -> list[Span]:
@@ -261,50 +285,71 @@ def _bits(operand: Any) -> int:
 
 
 def _fits(
-    values: int, lengths: Shape, spans: list[list[Span]], operands: dict[int, Any], output: Output
+    values: int,
+    last: int,
+    spans: list[list[Span]],
+    operands: dict[int, Any],
+    output: Output,
+    ragged: bool,
 ) -> bool:
-    """Whether lanes of so many values work: whole blocks, whole words, operands along the last axis."""
-    last = lengths[-1]
-    if last % values:
+    """Whether lanes of so many values work: whole blocks, whole words, operands along the last axis.
+
+    With ``ragged`` lines may end within a lane.
+    """
+    if last % values and not ragged:
         return False
-    if output.is_packed and not _fits_result(values, last, output):
+    if output.is_packed:
+        if not _fits_result(values, last, output, ragged):
+            return False
+    elif ragged and output.kind != "amax":
         return False
     for operand, own in zip(operands.values(), spans, strict=False):
         end = own[-1]
         if isinstance(operand, Packed):
             bits = operand.codec.element.bits
             along = end.step == bits and values * bits % WORD == 0
-            along = along and (not end.scale or end.extent % values == 0 or values % end.extent == 0)
-            if not along and (end.step or end.scale):
+            whole = not end.scale or end.extent % values == 0 or (values % end.extent == 0 and not ragged)
+            if not (along and whole) and (end.step or end.scale):
                 return False
         elif end.step not in (0, 1):
             return False
     return True
 
 
-def _fits_result(values: int, last: int, output: Output) -> bool:
+def _fits_result(values: int, last: int, output: Output, ragged: bool) -> bool:
     """Whether lanes of so many values write whole words, and are whole blocks or a few share one."""
-    bits, block = output.kind.element.bits, output.block
-    if values * bits % WORD or last * bits % WORD or (block and last % block):
+    element, block = output.kind.element, output.block
+    if values * element.bits % WORD or (
+        not ragged and (last * element.bits % WORD or (block and last % block))
+    ):
         return False
-    if not block or (values % block == 0 and block % chunk_codes(output.kind) == 0):
+    if ragged and (element.kind == "table" or (element.kind == "minifloat" and element.mantissa == 0)):
+        return False  # the code of 0, with which the last word is filled, may be another than 0
+    if not block or (values % block == 0 and block % chunk_codes(output.kind) == 0 and not ragged):
         return True
     lanes, over = divmod(block, values)
-    return not over and lanes <= MOST_LANES and lanes & (lanes - 1) == 0
+    return not over and 0 < lanes <= MOST_LANES and lanes & (lanes - 1) == 0
 
 
-def input_of(number: int, operand: Any, spans: list[Span], values: int = 0) -> Input:
+def input_of(number: int, operand: Any, spans: list[Span], values: int = 0, ragged: bool = False) -> Input:
     """An operand as the kernel reads it: by lanes of so many values, or one by one."""
     if isinstance(operand, Packed):
         bits = operand.codec.element.bits
         moves = moves_of(spans, bits)
         units, count = [span.step // WORD for span in spans[:-1]], values * bits // WORD
         width = _width(count, units, operand.words) if values and moves[-1].step else 0
+        width = min(width, 1) if ragged else width
         return Input(number, decoding(operand.codec), moves, width)
     name, share = operand.dtype.name, 4 // operand.itemsize
     moves = moves_of(spans)
     steps = [span.step for span in spans[:-1]]
-    if not values or not moves[-1].step or any(step % share for step in steps) or alignment(operand) % 4:
+    if (
+        ragged
+        or not values
+        or not moves[-1].step
+        or any(step % share for step in steps)
+        or alignment(operand) % 4
+    ):
         return Input(number, name, moves)
     return Input(number, name, moves, _width(values // share, [step // share for step in steps], operand))
 

@@ -17,7 +17,7 @@ from .measure import contiguous, mean_measured, measured
 from .operand import float_bits, float_kind, is_aligned, scale_bits
 from .quantize_axes import WORD_BITS, Axis, five_axes, patch_of, too_many_axes
 from .quantize_columns import GROUP, RUN, columns_kernel
-from .quantize_encode import CONVERTS
+from .quantize_encode import CONVERTS, is_converted
 from .quantize_lanes import Lanes, lanes_kernel
 from .quantize_patches import patches_kernel
 from .quantize_tiles import Strip, tiles_kernel
@@ -26,9 +26,8 @@ from .random import draw_arguments, is_keyed
 
 NO_DRAW = (0, 0)
 WARP = 32
-# Thread blocks a multiprocessor that walk an array of patches, and one of lanes where every thread works out
-# something of the whole tensor first.
-PATCH_WAVES, TENSOR_WAVES = 32, 16
+# Thread blocks a multiprocessor that walk an array of patches, and one of lanes where that is quicker.
+PATCH_WAVES, WAVES = 32, 32
 MOST_THREADS = 32 if SIMULATED else 256
 MOST_TILE_ROWS, MOST_TILE_THREADS = 128, 1024
 # Plans are found by the identity of a codec, which spares hashing its fields; an entry holds it.
@@ -268,10 +267,13 @@ def counts_of(codec: Codec, kind: str | None) -> tuple[int, ...]:
 def waves_of(codec: Codec, kind: str | None, extents: tuple[int, ...]) -> int:
     """Thread blocks a multiprocessor that stay, 0 for one pass.
 
-    What every thread works out of the whole tensor is worth sharing where the memory doesn't hide it.
+    They spare what every thread works out beforehand, where memory isn't what all wait for: 16-bit floats
+    that the device doesn't convert, and random numbers.
     """
-    busy = kind != "float32" or codec.rounding != "nearest"
-    return TENSOR_WAVES if busy and (codec.two_level or not extents) else 0
+    if codec.rounding == "nearest" and kind == "float32":
+        return 0
+    by_device = codec.rounding == "nearest" and is_converted(codec.element) and converts()
+    return WAVES if codec.two_level or not extents or not by_device else 0
 
 
 def lanes_plan(codec: Codec, kind: str | None, line: Axis, lanes: Lanes, keyed: bool, waves: int) -> Plan:

@@ -14,12 +14,16 @@ from ..bind import scalar
 from ..codec import Codec, ElementCodec
 from ..scalar.bits import EXPONENT, ZERO, F, U, bits, bits_of, real
 from ..scalar.philox import HALF, HALF_MASK
+from ..scalar.rules import divides
 from .quantize_block import encoder, scaler
 from .quantize_instructions import four_e4m3, four_e5m2, permute, plus_whole
+from .quotient import divisible, over, reciprocal
 
 Function = Callable[..., Any]
 # The first compute capability whose conversions to eight-bit floats are in PTX 8.0.
 CONVERTS = (9, 0)
+# Of two words: the low bytes of both in the low half; the low halves of both.
+LOW_BYTES, BOTH_HALVES = U(0x0040), U(0x5410)
 E4M3 = ("minifloat", 8, 3, 7, 448.0, -448.0, 0x7F)
 E5M2 = ("minifloat", 8, 2, 15, 57344.0, -57344.0, 0x7F)
 E2M1 = ("minifloat", 4, 1, 1, 6.0, -6.0, -1)
@@ -29,6 +33,11 @@ def is_format(element: ElementCodec, wanted: tuple[Any, ...]) -> bool:
     """Whether an element format is that minifloat."""
     found = (element.kind, element.bits, element.mantissa, element.bias, element.maximum, element.minimum)
     return (*found, element.nan_code) == wanted
+
+
+def is_converted(element: ElementCodec) -> bool:
+    """Whether devices that can convert do it for this format."""
+    return is_format(element, E4M3) or is_format(element, E5M2)
 
 
 def four_encoder(codec: Codec) -> Function:
@@ -83,12 +92,16 @@ def joiner(width: int) -> Function:
 def quick_four(codec: Codec, converts: bool) -> Function | None:
     """``four(values, factor, r0, r1) -> chunk`` of blocks of the format's own limit, or None.
 
-    It holds where ``certain`` says so. Integers and tables have none, nor have formats that keep NaN in
-    their blocks and aren't converted by the device.
+    It holds where ``certain`` says so. Tables have none, nor have formats that keep NaN in their blocks and
+    aren't converted by the device.
     """
     is_nearest = codec.rounding == "nearest"
-    if converts and is_nearest and (is_format(codec.element, E4M3) or is_format(codec.element, E5M2)):
+    if converts and is_nearest and is_converted(codec.element):
         return converting(codec)
+    if is_nearest and codec.calibration == "abs_mean":
+        return None  # what is measured says nothing of the largest value, which may need clamping
+    if codec.element.kind == "integer" and is_nearest and codec.nonfinite != "saturate":
+        return four_integers(codec)
     if codec.element.kind != "minifloat" or codec.element.mantissa == 0 or codec.nonfinite == "saturate":
         return None
     return four_codes(codec, nearest_code(codec.element) if is_nearest else drawn_code(codec))
@@ -175,6 +188,37 @@ def drawn_code(codec: Codec) -> Function:
     return code
 
 
+def four_integers(codec: Codec) -> Function:
+    """``four`` of integers to nearest even: the float adder leaves them in the low bits, two's complement."""
+    width, by_quotients, scaled = codec.element.bits, divides(codec), scaler(codec)
+    magic, mask = F(1.5 * 2.0**23 * codec.element.step), U((1 << codec.element.bits) - 1)
+    one, two, three = U(width), U(2 * width), U(3 * width)
+
+    @scalar
+    def low(t):
+        return bits(F(t + magic))
+
+    @scalar
+    def joined(a, b, c, d):
+        if width == 8:
+            return permute(permute(a, b, LOW_BYTES), permute(c, d, LOW_BYTES), BOTH_HALVES)
+        return U(U(U(a & mask) | U(U(b & mask) << one)) | U(U(U(c & mask) << two) | U(U(d & mask) << three)))
+
+    @scalar
+    def by_product(values, factor, r0, r1):
+        a, b = scaled(values[0], factor), scaled(values[1], factor)
+        return joined(low(a), low(b), low(scaled(values[2], factor)), low(scaled(values[3], factor)))
+
+    @scalar
+    def by_quotient(values, factor, r0, r1):
+        inverse, left = reciprocal(factor)
+        a, b = over(values[0], factor, inverse, left), over(values[1], factor, inverse, left)
+        c, d = over(values[2], factor, inverse, left), over(values[3], factor, inverse, left)
+        return joined(low(a), low(b), low(c), low(d))
+
+    return by_quotient if by_quotients else by_product
+
+
 def converting(codec: Codec) -> Function:
     """By the device's conversion: to nearest even; what lies beyond the format's largest becomes it."""
     scaled, convert = scaler(codec), four_e4m3 if is_format(codec.element, E4M3) else four_e5m2
@@ -196,19 +240,22 @@ def certain(codec: Codec, converts: bool) -> Function:
 
     To nearest it does where nothing rounds beyond the format's largest, so that nothing needs clamping.
     """
-    clamps = codec.rounding != "nearest" or (
-        converts and (is_format(codec.element, E4M3) or is_format(codec.element, E5M2))
-    )
-    if clamps or codec.element.kind != "minifloat":
+    clamps = codec.rounding != "nearest" or (converts and is_converted(codec.element))
+    is_integer = codec.element.kind == "integer"
+    if clamps or not (is_integer or codec.element.kind == "minifloat"):
         return always
-    scaled, step = scaler(codec), last_step(codec.element)
-    bound = F(codec.element.maximum + step / 2)
+    scaled, step = scaler(codec), codec.element.step if is_integer else last_step(codec.element)
+    bound, by_quotients = F(codec.element.maximum + step / 2), is_integer and divides(codec)
 
     @scalar
     def within(peak, factor):
         return scaled(peak, factor) < bound
 
-    return within
+    @scalar
+    def divisible_within(peak, factor):
+        return divisible(factor) and scaled(peak, factor) < bound
+
+    return divisible_within if by_quotients else within
 
 
 def last_step(element: ElementCodec) -> float:
@@ -248,8 +295,8 @@ def _together() -> Any:
 
 BASES = _together()
 EVEN_SIGNS, ODD_SIGNS = U(0x08080808), U(0x80808080)
-# Of two words: the signs of both in the low bytes; the low halves of both.
-BOTH_SIGNS, BOTH_HALVES = U(0x00FB), U(0x5410)
+# Of two words: the signs of both in the low bytes.
+BOTH_SIGNS = U(0x00FB)
 
 
 @scalar

@@ -94,6 +94,7 @@ class Task(NamedTuple):
         values: Neighbours that a lane takes; 0 for the walk by items.
         small: Whether items and lengths fit 31 bits, for quicker division.
         converts: Whether the device converts to and from E4M3 and E5M2.
+        ragged: Whether lines end within a lane, or blocks after the line's end.
     """
 
     expression: Expression
@@ -103,6 +104,7 @@ class Task(NamedTuple):
     values: int
     small: bool
     converts: bool
+    ragged: bool = False
 
 
 def parameters_of(task: Task) -> list[tuple[str, str]]:
@@ -110,7 +112,8 @@ def parameters_of(task: Task) -> list[tuple[str, str]]:
     found = array_parameters(task) + _results_of(task.output, bool(task.values))
     found += [(f"p{step[1]}", "float32") for step in task.expression.steps if step[0] == "number"]
     found += [("count", "int64"), ("last", "int64")]
-    found += [("per_line", "int64")] if task.output.is_packed and not task.values else []
+    if task.ragged or (task.output.is_packed and not task.values):
+        found += [("per_line", "int64")]
     found += [(f"n{axis}", "int64") for axis in range(1, task.rank - 1)]
     return found + step_parameters(task)
 

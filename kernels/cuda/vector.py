@@ -16,7 +16,7 @@ import numpy as np
 from ..codec import Codec
 from .decode import decoding
 from .dequantize import alignment
-from .launch import SIMULATED, Kernel, current_device, device_capability, empty
+from .launch import SIMULATED, Kernel, current_device, empty
 from .measure import contiguous
 from .operand import Packed, float_kind, is_aligned, scale_bits
 from .pieces import Operand, View
@@ -26,9 +26,6 @@ from .vector_stage import COLUMNS, MOST_COLUMNS, columns_of
 from .vector_weights import RUN, stored_pointer
 
 MOST_ROWS = 8
-# Older devices need more registers for the same, and can't be asked for what lies ahead: so many bytes a row
-# that those of all rows in work fit the second cache.
-HOPPER, AHEAD = (9, 0), 4096
 MOST_CODES = (1 << 31) - (1 << 16)
 FLOAT = np.dtype(np.float32)
 # Plans are found by the identity of a codec; an entry holds it.
@@ -149,11 +146,9 @@ def run(plan: Plan, a: Any, p: Packed, out: Any) -> None:
 
 def usual_shape(form: Form, columns: int) -> Shape:
     """As many threads as registers allow: each block of them stages the whole vector."""
-    old = not SIMULATED and device_capability(current_device()) < HOPPER
-    ahead = 0 if old else AHEAD
-    if columns > COLUMNS or not form.folded:
-        return Shape(2, 4, ahead)
-    return Shape(2, 8) if old else Shape(4, 8, ahead)
+    if columns > COLUMNS:
+        return Shape(2, 4)
+    return Shape(4, 4, 2) if form.folded else Shape(4, 4, 1)
 
 
 def weight_form(b: View) -> Form | None:

@@ -120,31 +120,6 @@ def shared_store4(array, index, a, b, c, d):
     array[index], array[index + 1], array[index + 2], array[index + 3] = a, b, c, d
 
 
-def _type_fetch(types: Any, pointer: Any, index: Any, size: Any) -> Any:
-    return types.void
-
-
-def _lower_fetch(context: Any, builder: Any, signature: Any, values: Any) -> Any:
-    from llvmlite import ir
-    from numba.cuda import types
-
-    index = context.cast(builder, values[1], signature.args[1], types.int64)
-    size = context.cast(builder, values[2], signature.args[2], types.uint32)
-    place = builder.gep(values[0], [index])
-    # The same address, told to be in global memory; down to a multiple of 16.
-    place = builder.addrspacecast(place, place.type.pointee.as_pointer(addrspace=1))
-    address = builder.and_(builder.ptrtoint(place, ir.IntType(64)), ir.Constant(ir.IntType(64), -16))
-    function = ir.FunctionType(ir.VoidType(), [address.type, size.type])
-    text = "cp.async.bulk.prefetch.L2.global [$0], $1;"
-    builder.call(ir.InlineAsm(function, text, "l,r", side_effect=True), [address, size])
-    return context.get_dummy_value()
-
-
-@instruction(_type_fetch, _lower_fetch)
-def fetch(pointer, index, size):
-    """Ask for bytes from a place on to come to the second cache; ``size`` is a multiple of 16."""
-
-
 def _type_begin(types: Any) -> Any:
     return types.void
 

@@ -20,7 +20,7 @@ from .compile import uses_cuda
 from .intrinsics import shuffle_xor
 from .launch import kernel
 from .vector_decode import Form, form_of
-from .vector_instructions import begin_loads, fetch
+from .vector_instructions import begin_loads
 from .vector_stage import COLUMNS, PIECES, SHARED, column_place, columns_of, pass_length, stager
 from .vector_steps import step_of
 from .vector_weights import chunk_length, last_codes, loader, stored_pointer, thread_codes
@@ -31,7 +31,6 @@ uses_cuda(globals())
 Function = Callable[..., Any]
 I32, I64 = np.int32, np.int64
 LANES, TILE_ROWS, FEW_THREADS = 32, 16, 512
-SCALE_BYTES = {"ue8m0": 1, "ue4m3": 1, "f32": 4}
 
 
 class Shape(NamedTuple):
@@ -40,16 +39,13 @@ class Shape(NamedTuple):
     Attributes:
         tiles: Tiles of 16 rows.
         slices: Warps that share a tile's chunks.
-        ahead: Bytes of each row's codes that come to the second cache from the start on, so that memory
-            is busy while the vector is laid out; 0 where devices can't.
-        holds: Whether the next chunk's loads begin before a chunk is multiplied, whatever registers it
-            takes; else the assembler places them.
+        ahead: Chunks that a warp has on their way while it multiplies one, 1 or 2; 0 leaves it to the
+            assembler when they are loaded, which takes fewer registers.
     """
 
     tiles: int
     slices: int
     ahead: int = 0
-    holds: bool = False
 
     @property
     def threads(self) -> int:
@@ -65,61 +61,55 @@ def vector_kernel(codec: Codec, block: int, kind: str, rows: int, shape: Shape):
     elements from one row to the next, of ``x`` words; ``k`` is a multiple of 32. The weight's places are
     numbered in 31 bits, which leave registers for its words.
     """
-    form, columns, (tiles, slices, ahead, holds) = form_of(codec, block), columns_of(rows, kind), shape
+    form, columns, (tiles, slices, ahead) = form_of(codec, block), columns_of(rows, kind), shape
     assert form is not None
     assert pass_length(columns) % (slices * chunk_length(form)) == 0, "a pass holds whole turns of the warps"
-    stride = I32(slices * chunk_length(form))
-    # Two chunks at a time where a pass holds an even number of each warp's.
-    twice = pass_length(columns) // int(stride) % 2 == 0
-    length, across = I32(pass_length(columns)), I32(stride * (1 + twice))
+    stride, turns = I32(slices * chunk_length(form)), turns_of(form, columns, shape)
+    length, across = I32(pass_length(columns)), I32(stride * turns)
     stage, load = stager(form, kind, rows, shape.threads, int(across)), loader(form)
-    step, finish = step_of(form, columns), finisher(form, kind, rows, shape, codec.two_level)
+    walk, finish = walker(form, columns, shape), finisher(form, kind, rows, shape, codec.two_level)
     chunk, share, own = I32(chunk_length(form)), I32(thread_codes(form)), I32(last_codes(form))
-    zeros = (F(0.0),) * (4 * -(-columns // COLUMNS))
-    fetch_rows = fetcher(form, codec, shape)
+    zeros, second = (F(0.0),) * (4 * -(-columns // COLUMNS)), stride if ahead == 2 and turns == 2 else I32(0)
 
     def multiply(x, x_step, words, word_step, scales, scale_step, factor, out, out_step, n, k):
         staged = cuda.shared.array(SHARED, np.uint32)
         thread = I32(cuda.threadIdx.x)
         warp, lane = I32(thread >> 5), I32(thread & 31)
-        if ahead:
-            fetch_rows(words, word_step, scales, scale_step, thread, I32(cuda.blockIdx.x), n, k)
         # Rows past the end are read from the last one and not written.
         first = I32(I32(I32(cuda.blockIdx.x * tiles) + I32(warp // slices)) * TILE_ROWS + I32(lane >> 2))
         upper, lower = min(first, I32(n - 1)), min(I32(first + 8), I32(n - 1))
-        a_words, b_words = I32(upper * word_step), I32(lower * word_step)
-        a_scales, b_scales = I32(upper * scale_step), I32(lower * scale_step)
+        a_row = I32(upper * word_step), I32(upper * scale_step)
+        b_row = I32(lower * word_step), I32(lower * scale_step)
         # Codes past the end are read from the last ones and meet zeros of the vector.
         mine, last = I32(I32(lane & 3) * share), I32(k - own)
         at = I32(I32(warp % slices) * chunk)
-        a = load(words, a_words, scales, a_scales, I32(at + mine), last, lane)
-        b = load(words, b_words, scales, b_scales, I32(at + mine), last, lane)
-        sums, a_bad, b_bad = zeros, ZERO, ZERO
+        loaded = (
+            load(words, a_row, scales, I32(at + mine), last, lane),
+            load(words, b_row, scales, I32(at + mine), last, lane),
+        )
+        following = loaded
+        if second:
+            following = (
+                load(words, a_row, scales, I32(I32(at + second) + mine), last, lane),
+                load(words, b_row, scales, I32(I32(at + second) + mine), last, lane),
+            )
+        state = zeros, ZERO, ZERO
         base, start = column_place(lane, columns, length), I32(0)
         while start < k:
-            cuda.syncthreads()
+            if start > 0:
+                cuda.syncthreads()
             stage(x, x_step, staged, start, k, thread)
             cuda.syncthreads()
-            stop = min(k, I32(start + length))
+            stop, here = min(k, I32(start + length)), I32(base - I32(start >> 1))
             while at < stop:
-                place = I32(base + I32(I32(at - start) >> 1))
-                if twice:
-                    where = I32(I32(at + stride) + mine)
-                    c = load(words, a_words, scales, a_scales, where, last, lane)
-                    d = load(words, b_words, scales, b_scales, where, last, lane)
-                    if holds:
-                        begin_loads()
-                    sums, a_bad, b_bad = step(a, b, staged, place, lane, sums, a_bad, b_bad)
-                    a, b, place = c, d, I32(place + I32(stride >> 1))
+                loaded, following, state = walk(
+                    words, scales, a_row, b_row, at, mine, last, lane, staged, I32(here + I32(at >> 1)),
+                    loaded, following, state,
+                )  # fmt: skip
                 at = I32(at + across)
-                c = load(words, a_words, scales, a_scales, I32(at + mine), last, lane)
-                d = load(words, b_words, scales, b_scales, I32(at + mine), last, lane)
-                if holds:
-                    begin_loads()
-                sums, a_bad, b_bad = step(a, b, staged, place, lane, sums, a_bad, b_bad)
-                a, b = c, d
             start = I32(start + length)
         cuda.syncthreads()
+        sums, a_bad, b_bad = state
         finish(staged, sums, a_bad, b_bad, I64(thread), I64(cuda.blockIdx.x), factor, out, out_step, n)
 
     signature = (
@@ -130,26 +120,50 @@ def vector_kernel(codec: Codec, block: int, kind: str, rows: int, shape: Shape):
     return multiply, signature, shape.threads if shape.threads > FEW_THREADS else 0
 
 
-def fetcher(form: Form, codec: Codec, shape: Shape) -> Function:
-    """``fetch_rows(words, word_step, scales, scale_step, thread, number, n, k)``: ask for a block's rows."""
-    rows, most, warps = I32(shape.tiles * TILE_ROWS), I32(shape.ahead), shape.threads // LANES
-    share = I32(-(-shape.tiles * TILE_ROWS // warps))
-    in_byte, block, scale_size = I32(8 // form.bits), I32(form.block), I32(SCALE_BYTES.get(codec.scale, 2))
+def turns_of(form: Form, columns: int, shape: Shape) -> int:
+    """Chunks that a warp takes a turn: two where a pass holds an even number of each warp's."""
+    chunks = pass_length(columns) // (shape.slices * chunk_length(form))
+    return 2 if chunks % 2 == 0 else 1
+
+
+def walker(form: Form, columns: int, shape: Shape) -> Function:
+    """``walk(words, scales, a_row, b_row, at, mine, last, lane, staged, place, loaded, following, state)``.
+
+    A turn of a warp: multiplies what is ``loaded``, and the next chunk if a turn has two; gives what was
+    loaded meanwhile for the next turn. ``following`` is the second chunk where two are on their way.
+    """
+    load, step, turns = loader(form), step_of(form, columns), turns_of(form, columns, shape)
+    stride, holds, ahead = I32(shape.slices * chunk_length(form)), shape.ahead > 0, min(shape.ahead, turns)
 
     @scalar
-    def fetch_rows(words, word_step, scales, scale_step, thread, number, n, k):
-        # Each warp asks for some: one thread does at a time.
-        line = I32(I32(I32(thread >> 5) * share) + I32(thread & 31))
-        row = I32(I32(number * rows) + line)
-        if I32(thread & 31) < share and line < rows and row < n:
-            # Whole vectors of 16 bytes.
-            size = I32(min(I32(k // in_byte), most) & I32(-16))
-            fetch(words, I32(row * word_step), size)
-            size = I32(I32(I32(size * in_byte) // block) * scale_size) & I32(-16)
-            if size > 0:
-                fetch(scales, I32(row * scale_step), size)
+    def pair(words, scales, a_row, b_row, at, last, lane):
+        found = load(words, a_row, scales, at, last, lane), load(words, b_row, scales, at, last, lane)
+        if holds:
+            begin_loads()
+        return found
 
-    return fetch_rows
+    @scalar
+    def once(words, scales, a_row, b_row, at, mine, last, lane, staged, place, loaded, following, state):
+        new = pair(words, scales, a_row, b_row, I32(I32(at + stride) + mine), last, lane)
+        return new, following, step(loaded[0], loaded[1], staged, place, lane, *state)
+
+    @scalar
+    def twice(words, scales, a_row, b_row, at, mine, last, lane, staged, place, loaded, following, state):
+        at, after = I32(at + mine), I32(place + I32(stride >> 1))
+        second = pair(words, scales, a_row, b_row, I32(at + stride), last, lane)
+        state = step(loaded[0], loaded[1], staged, place, lane, *state)
+        new = pair(words, scales, a_row, b_row, I32(at + I32(2 * stride)), last, lane)
+        return new, following, step(second[0], second[1], staged, after, lane, *state)
+
+    @scalar
+    def deep(words, scales, a_row, b_row, at, mine, last, lane, staged, place, loaded, following, state):
+        at, after = I32(at + mine), I32(place + I32(stride >> 1))
+        first = pair(words, scales, a_row, b_row, I32(at + I32(2 * stride)), last, lane)
+        state = step(loaded[0], loaded[1], staged, place, lane, *state)
+        second = pair(words, scales, a_row, b_row, I32(at + I32(3 * stride)), last, lane)
+        return first, second, step(following[0], following[1], staged, after, lane, *state)
+
+    return deep if ahead == 2 else twice if turns == 2 else once
 
 
 def finisher(form: Form, kind: str, rows: int, shape: Shape, two_level: bool) -> Function:

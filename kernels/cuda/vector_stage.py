@@ -101,10 +101,13 @@ def stager(form: Form, kind: str, rows: int, threads: int, across: int) -> Funct
         stop, first = min(units, I32(groups * group)), I64(start >> 3)
         for row in range(rows):
             unit, column = thread, I32(row * count)
+            values = read(x, row * x_step, first + I64(unit)) if unit < inside else NOTHING
             while unit < stop:
-                values = read(x, row * x_step, first + I64(unit)) if unit < inside else NOTHING
+                # The next ones are on their way meanwhile.
+                after = I32(unit + threads)
+                following = read(x, row * x_step, first + I64(after)) if after < inside else NOTHING
                 put(values, staged, column, slot(unit), units)
-                unit = I32(unit + threads)
+                unit, values = after, following
 
     return stage
 

@@ -43,10 +43,10 @@ def last_codes(form: Form) -> int:
 
 
 def loader(form: Form) -> Function:
-    """``load(words, row, scales, scale_row, at, last, lane) -> words, stored scales`` from at most ``last``.
+    """``load(words, row, scales, at, last, lane) -> words, stored scales`` from at most ``last``.
 
-    Of folded forms a run of words and one number with the scale or both; else a word, or two, of each of
-    four runs and their scales.
+    ``row`` is where a row's words begin, and its scales. Of folded forms a run of words and one number with
+    the scale or both; else a word, or two, of each of four runs and their scales.
     """
     return folded_loader(form) if form.folded else run_loader(form)
 
@@ -56,11 +56,10 @@ def folded_loader(form: Form) -> Function:
     word_shift = 3 if form.bits == 4 else 2
 
     @scalar
-    def load(words, row, scales, scale_row, at, last, lane):
+    def load(words, row, scales, at, last, lane):
         first = min(at, last)
-        return load4(words, I32(row + I32(first >> word_shift))), U(
-            scales[I32(scale_row + I32(first >> RUN_SHIFT))]
-        )
+        found = load4(words, I32(row[0] + I32(first >> word_shift)))
+        return found, U(scales[I32(row[1] + I32(first >> RUN_SHIFT))])
 
     return load
 
@@ -71,21 +70,21 @@ def run_loader(form: Form) -> Function:
     block_of = runs_of(form.block)
 
     @scalar
-    def run(words, row, scales, scale_row, at, last, lane):
+    def run(words, row, scales, at, last, lane):
         first = min(at, last)
-        place = I32(row + I32(first >> word_shift))
-        stored = U(scales[I32(scale_row + block_of(first))])
+        place = I32(row[0] + I32(first >> word_shift))
+        stored = U(scales[I32(row[1] + block_of(first))])
         if wide:
             return load2(words, I32(place + I32(I32(lane & 3) << 1))), stored
         word = U(words[I32(place + I32(lane & 3))])
         return (word, word), stored
 
     @scalar
-    def load(words, row, scales, scale_row, at, last, lane):
-        a, p = run(words, row, scales, scale_row, at, last, lane)
-        b, q = run(words, row, scales, scale_row, I32(at + I32(RUN)), last, lane)
-        c, r = run(words, row, scales, scale_row, I32(at + I32(2 * RUN)), last, lane)
-        d, s = run(words, row, scales, scale_row, I32(at + I32(3 * RUN)), last, lane)
+    def load(words, row, scales, at, last, lane):
+        a, p = run(words, row, scales, at, last, lane)
+        b, q = run(words, row, scales, I32(at + I32(RUN)), last, lane)
+        c, r = run(words, row, scales, I32(at + I32(2 * RUN)), last, lane)
+        d, s = run(words, row, scales, I32(at + I32(3 * RUN)), last, lane)
         return (a, b, c, d), (p, q, r, s)
 
     return load

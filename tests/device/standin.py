@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import sys
 from functools import lru_cache
+from importlib.machinery import ModuleSpec
+from importlib.util import find_spec
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
@@ -215,6 +217,10 @@ def install() -> None:
     cupyx.scatter_add = lambda a, index, value: a.scatter_add(index, value)  # type: ignore[attr-defined]
     sys.modules.update({"cupy": cupy, "cupy.cuda": cupy.cuda, "cupyx": cupyx})
     sys.modules.update(modules())
+    if find_spec("numba_cuda") is None:  # nothing is compiled here
+        compiler = ModuleType("numba_cuda")
+        compiler.__spec__ = ModuleSpec("numba_cuda", None)
+        sys.modules["numba_cuda"] = compiler
 
 
 __all__ = ["install", "namespace", "ndarray", "on_device"]

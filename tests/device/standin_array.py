@@ -257,7 +257,8 @@ class ndarray:  # noqa: N801
         return self.copy()
 
     def __deepcopy__(self, memo: Any) -> ndarray:
-        return self.copy()
+        with self.device:
+            return self.copy()
 
     def fill(self, value: Any) -> None:
         self._array.fill(unwrap(value))

@@ -115,7 +115,10 @@ else:
 
     def test_a_gradient_elsewhere_is_an_error_that_names_both_devices():
         optimizer = trained(SGD, {"lr": 0.1}, "cuda", steps=0)
-        optimizer.groups[0]["params"][0].grad = aq.tensor(arrays(0)[0], device="cpu")
+        parameter = optimizer.groups[0]["params"][0]
+        with pytest.raises(aq.errors.DeviceError, match="cuda and cpu"):
+            parameter.grad = aq.tensor(arrays(0)[0], device="cpu")
+        parameter._grad = aq.tensor(arrays(0)[0], device="cpu")
         with pytest.raises(aq.errors.DeviceError, match="cuda and cpu"):
             optimizer.step()
 

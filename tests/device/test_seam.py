@@ -74,11 +74,33 @@ def test_a_device_that_can_not_be_used_says_why(
         assert all(part for part in (caught.value.given, caught.value.allowed, caught.value.remedy))
 
 
+@pytest.mark.parametrize("device", ["cuda", "cuda:1"])
+def test_without_the_compiler_of_the_kernels_a_gpu_is_refused(
+    device: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "cupy", runtime(count=2))
+    monkeypatch.setattr(devices, "_usable", set())
+    monkeypatch.setattr(devices, "find_spec", lambda name: None)
+    with pytest.raises(aq.errors.DeviceError, match="without numba-cuda") as caught:
+        aq.zeros(2, device=device)
+    assert "autoq[cuda13]" in caught.value.remedy
+
+
+def test_gpus_that_errors_name_are_not_in_use(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "cupy", runtime(count=3))
+    monkeypatch.setattr(devices, "_usable", set())
+    monkeypatch.setattr(devices, "SEVERAL", set())
+    with pytest.raises(aq.errors.DeviceError, match="cuda:2"):
+        devices.resolve("cuda:7")
+    assert not devices.SEVERAL
+
+
 def test_a_gpu_that_can_be_used_has_one_name(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "cupy", runtime(count=2))
     monkeypatch.setattr(devices, "_usable", set())
     monkeypatch.setattr(devices, "LIBRARIES", [])
     monkeypatch.setattr(devices, "SEVERAL", set())
+    monkeypatch.setattr(devices, "find_spec", lambda name: name)
     assert devices.resolve("cuda") == devices.resolve("cuda:0") == aq.cuda() == "cuda"
     assert aq.cuda(1) == devices.resolve("cuda:1") == "cuda:1"
     assert devices.available() == ["cpu", "cuda", "cuda:1"]

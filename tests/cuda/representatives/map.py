@@ -69,6 +69,11 @@ def lanes(what: Expression, inputs: tuple[Input, ...], output: Output, values: i
     return (map_kernel, (task,), CONVERTS) if needs else (map_kernel, (task,))
 
 
+def ragged(inputs: tuple[Input, ...], output: Output) -> Any:
+    """A sum whose lines end anywhere."""
+    return map_kernel, (Task(ADD, inputs, output, len(inputs[0].moves), 16, True, False, True),)
+
+
 def items(what: Expression, inputs: tuple[Input, ...], output: Output) -> Any:
     return map_kernel, (Task(what, inputs, output, len(inputs[0].moves), 0, False, False),)
 
@@ -87,7 +92,7 @@ def sums(threads: int, kept: int, *inputs: Input) -> Any:
     return sum_kernel, (Sum(task, kept, threads, 64 * max(threads, 1)),)
 
 
-LINES = (STEP, Move(True, 32, True, True))
+LINES, LINES16 = (STEP, Move(True, 32, True, True)), (STEP, Move(True, 16, True, True))
 GATE = expression(lambda x, y: x / (1.0 + np.exp(-x)) * y, "ff")
 GREATER, WHERE = expression(np.greater, "ff"), expression(np.where, "bff")
 SINE = expression(np.sin, "f")
@@ -119,6 +124,9 @@ REPRESENTATIVES = [
         True,
     ),
     lanes(ADD, (packed(0, "nvfp4", 2), dense(1, "float32", 4)), Output("amax"), 16, True),
+    ragged((packed(0, "mxfp8", 1, *LINES), packed(1, "nvfp4", 1, *LINES16)), result("mxfp8")),
+    ragged((packed(0, "mxfp6_e3m2", 1, *LINES), dense(1, "float16", 0, STILL, STEP)), result("nvfp4")),
+    ragged((packed(0, "mxfp8", 1, *LINES), dense(1, "float32", 0, STEP, STILL)), Output("amax")),
     items(ADD, (ROW6, dense(1, "float32", 0, STEP, STILL)), result("mxfp6_e3m2")),
     items(ADD, (TILES, dense(1, "bfloat16", 0, STEP, STEP)), Output("float16")),
     (with_library, *lanes(GATE, (ROW, dense(1, "float32", 0, STILL, STEP)), result("mxfp8"), 16, True)[1:]),

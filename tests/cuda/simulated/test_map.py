@@ -60,10 +60,10 @@ CASES: dict[str, tuple[Any, Any, list[Any], bool]] = {
     "truths in": (HALF, np.where, [floats(3, 64) > 0, floats(3, 64), quantized("mxfp4", 3, 64)], True),
     "a cut": (np.float32, np.add, [quantized("mxfp6_e3m2", 4, 96)[::2, 32:], floats(2, 64)], True),
     "tiles": (np.float32, np.add, [quantized("nvfp4_2d", 32, 32), floats(32, 32)], True),
-    "odd lengths": ("mxfp8", np.add, [quantized("mxfp8", 3, 45), floats(45)], False),
-    "odd words": ("mxfp6_e3m2", np.add, [quantized("mxfp6_e3m2", 3, 45), floats(45)], False),
-    "odd of two levels": ("nvfp4", np.add, [quantized("nvfp4", 3, 45), floats(3, 1)], False),
-    "odd of one scale": ("fp8_e4m3", np.add, [quantized("fp8_e4m3", 3, 45), floats(3, 1)], False),
+    "odd lengths": ("mxfp8", np.add, [quantized("mxfp8", 3, 45), floats(45)], True),
+    "odd words": ("mxfp6_e3m2", np.add, [quantized("mxfp6_e3m2", 3, 45), floats(45)], True),
+    "odd of two levels": ("nvfp4", np.add, [quantized("nvfp4", 3, 45), floats(3, 1)], True),
+    "odd of one scale": ("fp8_e4m3", np.add, [quantized("fp8_e4m3", 3, 45), floats(3, 1)], True),
     "a transpose": ("mxfp8", np.add, [quantized("mxfp4", 64, 32).T, quantized("mxfp8", 32, 64)], False),
     "strides": (np.float32, np.add, [floats(64, 6)[:, ::2].T, floats(3, 64)], False),
     "long blocks": (np.float32, np.add, [quantized("fp8_block", 3, 130), floats(3, 130)], False),
@@ -82,6 +82,23 @@ def test_the_bits_are_those_of_the_cpu(case: str) -> None:
     assert bool(lanes()) == by_lanes
     needs_amax = out in ("nvfp4", "fp8_e4m3")
     assert launch.launches - before == (2 if needs_amax else 1)
+
+
+@pytest.mark.parametrize("name", ["mxfp8", "mxfp4", "mxfp6_e2m3", "nvfp4", "int8", "int4", "fp8_e4m3"])
+@pytest.mark.parametrize("columns", [1, 7, 31, 33, 40, 67, 97])
+def test_lines_that_end_anywhere(name: str, columns: int) -> None:
+    x, wide = quantized(name, 3, columns), quantized("nvfp4", 6, columns + 32, seed=1)
+    others = [
+        quantized("mxfp8", 3, columns, seed=2), wide[::2, 32:], quantized("int8_full", 1, columns),
+        floats(columns), floats(3, 1), floats(3, columns + 1)[:, 1:].astype(HALF), floats(3, columns) > 0,
+    ]  # fmt: skip
+    for other in others:
+        operands = [x, other]
+        assert same(into(name, np.multiply, operands), wanted(name, np.multiply, operands))
+        assert lanes() > 0
+    bad = floats(3, columns)
+    bad[0, -1], bad[1, 0] = np.nan, np.inf
+    assert same(into(name, np.add, [x, bad]), wanted(name, np.add, [x, bad]))
 
 
 @pytest.mark.parametrize("name", ["mxfp8", "mxfp4", "nvfp4", "int4", "fp8_e4m3"])

@@ -111,6 +111,7 @@ LANES = {
     "saturating tensor": QuantScheme("e4m3", None, nonfinite="saturate"),
     "stochastic tensor": QuantScheme("int4", None, "f16", rounding="stochastic"),
     "mean of the tensor": QuantScheme("int8", None, calibration="abs_mean"),
+    "mean of the tensor, e2m1": QuantScheme("e2m1", None, "f32", calibration="abs_mean"),
     "a wide block": QuantScheme("e2m1", (64,), "ue8m0"),
     "a narrow block": QuantScheme("e2m1", (8,), "f16"),
 }

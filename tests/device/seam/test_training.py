@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import copy
 import os
 from typing import Any
 
@@ -172,3 +173,35 @@ def test_entries_named_twice_are_added_to_twice_in_order(dtype: Any) -> None:
         found.append(x.numpy())
     assert found[0].tolist() == found[1].tolist()
     assert found[1][3].tolist() == [6, 20]
+
+
+@pytest.mark.skipif(not STANDIN, reason="the stand-in's memory can be made small")
+def test_what_allocates_outside_of_operations_says_how_much_too() -> None:
+    x = aq.ones((64, 64))
+    q, leaf = x.quantize(aq.mxfp8), aq.tensor(x.numpy(), requires_grad=True)
+    model, norm = aq.nn.Linear(64, 64, rng=aq.Generator(0)), aq.nn.BatchNorm1d(64)
+    norm(x)
+    optimizers = [aq.optim.SGD(model.parameters(), lr=0.1, momentum=0.9), aq.optim.AdamW(model, lr=0.1)]
+    model(x).sum().backward()
+    before = [p.numpy() for p in model.parameters()]
+    for allocates in (
+        lambda: aq.QTensor.quantize(x.value, aq.mxfp8),
+        lambda: q.qtensor.dequantize(),
+        lambda: q.numpy(),
+        lambda: copy.deepcopy(x),
+        lambda: copy.deepcopy(q),
+        lambda: aq.from_dlpack(x.value, copy=True),
+        lambda: aq.asarray(x, copy=True),
+        lambda: aq.optim.clip_grad_norm(model.parameters(), 0.001),
+        lambda: aq.optim.GradScaler().unscale_(optimizers[0]),
+        lambda: norm(x),
+        lambda: aq.hessian(lambda a: (a**3).sum())(leaf[0, :24]),
+        *[optimizer.step for optimizer in optimizers],
+    ):
+        with standin_device.memory_limit(200), pytest.raises(aq.errors.DeviceMemoryError) as caught:
+            allocates()
+        assert "bytes" in caught.value.given
+    for optimizer in optimizers:
+        assert {slot.steps for slot in optimizer._flat()} == {0}
+    assert all((p.numpy() == old).all() for p, old in zip(model.parameters(), before, strict=True))
+    optimizers[0].step()
