@@ -82,6 +82,7 @@ def test_weights_that_are_no_scheme_are_refused_and_nothing_changes():
     assert network[2].signal is None
 
 
+@pytest.mark.compiled
 def test_training_under_a_policy_lowers_the_loss():
     network = nn.policy(model(), signal=aq.mxfp8, stream=aq.bfloat16, weights=aq.nvfp4)
     rng = np.random.default_rng(0)

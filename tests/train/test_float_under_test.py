@@ -36,6 +36,7 @@ def losses(model, x, labels, steps=40):
         optimizer.zero_grad()
 
 
+@pytest.mark.compiled
 @pytest.mark.parametrize("name", SCHEMES)
 def test_a_signal_trains(float_dtype, name):
     x, labels = problem(float_dtype)
