@@ -48,8 +48,8 @@ def product(
         b: (..., k, n) or (k,).
         out_dtype: ``"float32"``, ``"float16"`` or ``"bfloat16"``; ``"float64"`` under ``"exact"``.
         precision: ``"highest"`` loses nothing against float32 products with float32 sums, but for large
-            products of FP8 as told above; ``"tf32"`` and ``"bf16"`` round float32 operands to that many bits and let FP8 sums be shorter; ``"exact"``
-            multiplies and sums in float64.
+            products of FP8 as told above; ``"tf32"`` and ``"bf16"`` round float32 operands to that many
+            bits and let FP8 sums be shorter; ``"exact"`` multiplies and sums in float64.
         start: What the product is added to, broadcast to the result's shape; None for 0.
 
     Returns:
