@@ -69,6 +69,9 @@ def _add_digits(command: argparse.ArgumentParser) -> None:
         "--lr", type=float, default=3e-3, metavar="RATE", help="learning rate at the start (%(default)s)"
     )
     command.add_argument(
+        "--device", default="cpu", metavar="NAME", help="where to train: cpu, cuda or cuda:N (%(default)s)"
+    )
+    command.add_argument(
         "--out",
         type=Path,
         default=Path("runs/digits"),

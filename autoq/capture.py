@@ -23,7 +23,7 @@ from autoq.captured_state import Watch, check_same
 from autoq.context import current, observing
 from autoq.errors import ArgumentError, CaptureError
 from autoq.random import drawing
-from autoq.recording import Recording, recorded_by
+from autoq.recording import RECORDINGS, Recording, recorded_by, recording
 from autoq.storage import QTensor
 from autoq.tape.node import LEAF
 from autoq.tape.tensor import Tensor
@@ -103,6 +103,8 @@ class Captured:
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Run, record or replay the step."""
+        if RECORDINGS and recording() is not None:
+            raise _nested()
         graph = self._graph
         if graph is not None:
             with devices.using_device(graph.arguments.device):
@@ -342,6 +344,14 @@ def _refused(error: BaseException) -> CaptureError:
         f"the step does what a CUDA graph can't hold ({error}).",
         "launches of kernels and copies on the device: no values read back, no waiting for the device",
         "Take .item(), .numpy(), print and tests of values out of the step; return the tensor instead.",
+    )
+
+
+def _nested() -> CaptureError:
+    return CaptureError(
+        "a captured step calls another captured step.",
+        "one captured step for all of it",
+        "Call the plain function there, which the outer step then records.",
     )
 
 

@@ -107,6 +107,10 @@ class Watch(Observer):
                 self.see(x)
         return proceed(op, operands, static, out_dtype)
 
+    def changed(self, tensor: Any) -> None:
+        """Note a tensor that need not be an operand: what takes its value's place must get back to it."""
+        self.see(tensor)
+
     def see(self, x: Tensor) -> None:
         """Note a tensor the first time that it is met."""
         known = self._seen.get(id(x))

@@ -31,6 +31,9 @@ class Observer:
     def moved(self, how: str) -> None:
         """A layout op moved packed values by ``"view"``, ``"copy"`` or ``"decode"`` (S34-S36)."""
 
+    def changed(self, tensor: Any) -> None:
+        """A tensor is about to be changed in place."""
+
     def launched(self, kernel: str, values: int) -> None:
         """A kernel of that name ran over so many values."""
 

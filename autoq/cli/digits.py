@@ -12,8 +12,10 @@ from typing import Any
 import numpy as np
 
 from autoq.cli.table import text_table
+from autoq.context import current
 from autoq.data import Split
 from autoq.data import digits as load_digits
+from autoq.devices import default_device
 from autoq.errors import ArgumentError, MissingPackageError
 from autoq.train.digits import FLOAT, STANDARD, WIDTHS, Recipe, Result, train
 from autoq.train.measure import TapeCost, network_errors, tape_cost
@@ -26,22 +28,23 @@ def train_and_report(options: argparse.Namespace) -> None:
     """Train what the options ask for, print the table and write the pictures into ``options.out``."""
     check_packages()
     recipes = recipes_of(options)
-    make_folder(options.out)
-    digits = load_digits(options.seed)
-    print(headline(digits, recipes[0]))
-    with one_blas_thread():
+    with default_device(options.device), one_blas_thread():
+        make_folder(options.out)
+        digits = load_digits(options.seed)
+        print(headline(digits, recipes[0]))
         results = [train(recipe, digits, bar(recipe.name)) for recipe in recipes]
-    print(report(results, digits))
-    for path in draw(results, digits, options.out):
-        print(path)
+        print(report(results, digits))
+        for path in draw(results, digits, options.out):
+            print(path)
 
 
 def headline(digits: Split, recipe: Recipe) -> str:
     """What is trained on what, in one line."""
-    widths = "-".join(map(str, WIDTHS))
+    widths, device = "-".join(map(str, WIDTHS)), current().device
     return (
         f"{len(digits.train_x):,} scanned digits to train on, {len(digits.test_x):,} to test on; "
         f"layers {widths}, {recipe.epochs} epochs, seed {recipe.seed}"
+        f"{'' if device == 'cpu' else f', on {device}'}"
     )
 
 

@@ -15,7 +15,7 @@ from autoq.nn.module import Module
 from autoq.nn.setting import dtype_setting, setting_text
 from autoq.nn.state import put
 from autoq.nn.weighted import check_size, described
-from autoq.tape.apply import apply, as_operand, decoded
+from autoq.tape.apply import apply, as_operand, decoded, untracked
 from autoq.tape.beside import check_beside
 from autoq.tape.parameter import Parameter
 from autoq.tape.tensor import Tensor
@@ -90,8 +90,10 @@ class _BatchNorm(Module):
             self._move(self.running_var, np.var(values, axis=axes, ddof=1))
 
     def _move(self, kept: Tensor, new: Any) -> None:
-        old = kept.value
-        put(kept, (old + self.momentum * (new - old)).astype(old.dtype))
+        # By operations, through which a captured step learns that it changes the tensor.
+        old: Any = kept.astype(new.dtype)
+        moved = old + (untracked(new) - old) * self.momentum
+        put(kept, moved.astype(kept.dtype).value)
 
 
 class BatchNorm1d(_BatchNorm):

@@ -43,15 +43,16 @@ def restore(F: Any, g: Any, shape: Shape, axis: Axis, keepdims: bool) -> Any:
 
 def over_axes(name: str, reduction: Callable[..., Any], x: Any, axis: Axis, keepdims: bool) -> Any:
     """Run a reduction; what it refuses becomes an error that names the axes."""
+    if type(keepdims) is not bool:
+        keepdims = _whether_kept(name, keepdims)
     if axis is not None and not np.ndim(x):  # NumPy lets axis=0 of a 0-d array pass
         check_axes(name, axis, ())
+    if x.__class__ is not np.ndarray and on_gpu(x):  # CuPy takes more than NumPy
+        check_axes(name, axis, x.shape)
     try:
         return along(reduction, x, axis=axis, keepdims=keepdims)
     except (ValueError, TypeError, OverflowError):
-        if isinstance(keepdims, np.bool_):
-            return over_axes(name, reduction, x, axis, bool(keepdims))
         check_axes(name, axis, np.shape(x))
-        _check_keepdims(name, keepdims)
         raise ShapeError(
             f"{name}: no values to reduce: x is {np.shape(x)}, axis={axis}.",
             "at least one value along the reduced axes.",
@@ -92,9 +93,11 @@ def along(reduction: Callable[..., Any], x: Any, **options: Any) -> Any:
     return ufunc(function(x, **options), initial)
 
 
-def _check_keepdims(name: str, keepdims: Any) -> None:
-    if not isinstance(keepdims, bool):
+def _whether_kept(name: str, keepdims: Any) -> bool:
+    """``keepdims`` given as a number, as NumPy takes it."""
+    if not isinstance(keepdims, int | np.integer | np.bool_):
         raise ArgumentError(f"{name}: keepdims={keepdims!r}.", "True, False", "Pass one of these.")
+    return bool(keepdims)
 
 
 def number(op: str, name: str, value: Any) -> float:

@@ -7,13 +7,15 @@ from typing import Any
 
 import numpy as np
 
-from autoq.devices import is_array
+from autoq.devices import is_array, on_gpu, to_host
 from autoq.errors import ArgumentError, DTypeError
 from autoq.ops import special
 from autoq.ops.axes import number
 from autoq.ops.maps import binary_op, flat, unary_op
 from autoq.ops.samples import apart, binary, distinct, signed, unary
 from autoq.tape.op import Op, register
+
+_FLOAT = np.dtype(float)
 
 
 def _is_number(value: Any) -> bool:
@@ -37,11 +39,18 @@ def pow_(a: Any, b: Any) -> Any:
         >>> aq.pow([1.0, 2.0, 3.0], 2)
         tensor([1. 4. 9.], float32)
     """
+    if on_gpu(a) or on_gpu(b):
+        _check_powers(a, b)  # CuPy raises nothing
     try:
         return a**b
     except ValueError:
-        if np.result_type(a, b).kind not in "iu" or not np.any(np.less(b, 0)):
-            raise
+        _check_powers(a, b)
+        raise
+
+
+def _check_powers(a: Any, b: Any) -> None:
+    whole = all(isinstance(x, int) or getattr(x, "dtype", _FLOAT).kind in "biu" for x in (a, b))
+    if whole and bool(to_host(np.any(b < 0))):
         raise ArgumentError(
             "pow: integers to negative powers.", "exponents from 0 on.", "Cast the base to a float dtype."
         ) from None

@@ -118,7 +118,7 @@ def from_dlpack(x: Any, *, device: str | None = None, copy: bool | None = None) 
 
     Args:
         x: An object with ``__dlpack__`` and ``__dlpack_device__``, in the memory of the CPU or a GPU.
-        device: Where it is to be; by default where it is, and for numbers and NumPy arrays the default one.
+        device: Where it is to be; by default where it is, whatever the default device.
         copy: True copies, False never does, None copies where it must.
 
     Raises:

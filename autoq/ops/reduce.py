@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from autoq.ops.axes import Axis, Shape, along, number, over_axes, reduced_size, restore
+from autoq.ops.axes import Axis, Shape, along, check_axis, number, over_axes, reduced_size, restore
 from autoq.ops.samples import distinct, reduced
 from autoq.tape.op import Op, register
 
@@ -166,6 +166,8 @@ def argmax(x: Any, *, axis: int | None = None, keepdims: bool = False) -> Any:
         >>> aq.argmax([[1.0, 4.0], [3.0, 2.0]], axis=1)
         tensor([1 0], int64)
     """
+    if isinstance(axis, tuple):
+        check_axis("argmax", axis, np.shape(x))
     return over_axes("argmax", np.argmax, x, axis, keepdims)
 
 
@@ -185,6 +187,8 @@ def argmin(x: Any, *, axis: int | None = None, keepdims: bool = False) -> Any:
         >>> aq.argmin([[1.0, 4.0], [3.0, 2.0]], axis=1)
         tensor([0 1], int64)
     """
+    if isinstance(axis, tuple):
+        check_axis("argmin", axis, np.shape(x))
     return over_axes("argmin", np.argmin, x, axis, keepdims)
 
 

@@ -39,6 +39,25 @@ def round_(x: Any, *, decimals: int = 0) -> Any:
     return np.round(x, decimals)
 
 
+def divided(a: Any, b: Any) -> tuple[Any, Any]:
+    """The floor of the quotient of float arrays and the remainder, with NumPy's results at the edges.
+
+    For arrays of libraries whose own functions give others there.
+
+    Example:
+        >>> divided(np.array([-1.0]), np.array([np.inf]))
+        (array([-1.]), array([inf]))
+    """
+    rest, quotient = np.fmod(a, b), a / b
+    turned = (rest != 0) & ((b < 0) != (rest < 0))  # the remainder has the sign of b
+    exact = (a - rest) / b - turned
+    whole = np.floor(exact)
+    whole = whole + (exact - whole > 0.5)
+    whole = np.where(exact != 0, whole, np.copysign(0.0, quotient))
+    rest = np.where(rest != 0, np.where(turned, rest + b, rest), np.copysign(0.0, b))
+    return np.where(b == 0, quotient, whole), rest
+
+
 def _round_sample(rng: np.random.Generator) -> list[Case]:
     return [*unary(-3, 3)(rng), *unary(-3, 3, decimals=1)(rng)]
 

@@ -70,13 +70,15 @@ def bind_loader(load: Callable[[], Any]) -> None:
 
 
 def forward_on_device(op: Op, values: Any, static: dict[str, Any], out: Any, compute: Any) -> Any:
-    """The op's result by a kernel of its own, or NotImplemented."""
+    """The op's result by a kernel of its own, or NotImplemented: of arguments that it doesn't have too."""
     while _load:
         _load.pop()()
     function = _forwards.get(op.name)
     if function is None and op.elementwise:
         function = _forwards.get(ELEMENTWISE)
-    return NotImplemented if function is None else function(op, values, static, out, compute)
+    if function is None or (static and any(name not in op.statics for name in static)):
+        return NotImplemented  # an argument that there isn't is refused by the forward
+    return function(op, values, static, out, compute)
 
 
 def raw_on_device(op: Op, *operands: Any, **static: Any) -> Any:

@@ -222,8 +222,7 @@ def run_float(op: Op, operands: tuple[Any, ...], static: dict[str, Any], out_dty
         if isinstance(x, _Tensor):
             value = x._value
             key.append(x._type if value.shape else (x._type,))
-            if x._node is not None:
-                tracked = True
+            tracked = tracked or x._node is not None
             if value.__class__ is not np.ndarray and on_gpu(getattr(value, "words", value)):
                 gpu = True
             else:

@@ -108,7 +108,7 @@ def values_of(x: Any) -> Any:
 def stored_float64(value: Any) -> Array:
     """The values behind a stored one, on the host."""
     if type(value) is QTensor:
-        return to_host(value.dequantize(float64))  # type: ignore[no-any-return]
+        return np.asarray(to_host(value.dequantize(float64)))
     return np.asarray(to_host(value), np.float64)
 
 

@@ -90,7 +90,7 @@ def build(recipe: Recipe) -> aq.nn.Sequential:
     return aq.nn.Sequential(*layers, head)
 
 
-def as_signal(images: np.ndarray, recipe: Recipe) -> aq.Tensor:
+def as_signal(images: Any, recipe: Recipe) -> aq.Tensor:
     """The images as the first layer reads them: encoded once, in the scheme of the signal."""
     x, scheme = aq.tensor(images), scheme_or_float(recipe.signal)
     return x if scheme is None else x.quantize(scheme)
@@ -127,7 +127,7 @@ class Result:
 def train(
     recipe: Recipe, digits: Split | None = None, progress: Callable[[Iterable[int]], Any] = iter
 ) -> Result:
-    """Train a network from scratch.
+    """Train a network from scratch, on the default device.
 
     Args:
         recipe: What to train and how.
@@ -142,16 +142,18 @@ def train(
     """
     digits = digits or aq.data.digits(recipe.seed)
     model = build(recipe)
-    batches = aq.data.Batches(digits.train_x, digits.train_y, recipe.batch_size, aq.Generator(recipe.seed))
+    rows = aq.tensor(digits.train_x), aq.tensor(digits.train_y)
+    batches = aq.data.Batches(*rows, recipe.batch_size, aq.Generator(recipe.seed))
     optimizer = aq.optim.AdamW(model.parameters(), lr=recipe.lr)
     schedule = aq.optim.CosineSchedule(optimizer, steps=recipe.epochs * len(batches))
     result = Result(recipe, model)
     for _ in progress(range(recipe.epochs)):
         started = time.perf_counter()
         for images, labels in batches:
-            step(model, optimizer, as_signal(images, recipe), labels)
+            loss = step(model, optimizer, as_signal(images, recipe), labels)
             schedule.step()
             result.steps += 1
+        loss.item()  # a GPU is still at work until its last loss can be read
         result.epoch_seconds.append(time.perf_counter() - started)
         _record(result, digits)
     return result

@@ -6,8 +6,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from autoq.devices import to_host
 from autoq.storage.convert import effective_scales
 from autoq.storage.qtensor import QTensor
+from autoq.tape.tensor import Tensor
 
 
 class TensorError(NamedTuple):
@@ -32,7 +34,7 @@ def tensor_error(name: str, values: Any, q: QTensor | Any) -> TensorError:
 
     Args:
         name: What the tensor is.
-        values: Finite floats of the shape of ``q``: an array or a tensor.
+        values: Finite floats of the shape of ``q``: an array or a tensor, on any device.
         q: Their encoding, in storage order; a tensor of a quantized dtype is read as its packed value.
 
     Example:
@@ -42,12 +44,22 @@ def tensor_error(name: str, values: Any, q: QTensor | Any) -> TensorError:
         >>> round(error.sqnr, 1), error.saturated, error.flushed
         (23.9, 0.0, 0.25)
     """
-    exact, q = np.asarray(values, dtype=np.float64), getattr(q, "qtensor", q)
+    exact, q = on_host(values).astype(np.float64), getattr(q, "qtensor", q).to("cpu")
     decoded = q.dequantize().astype(np.float64)
     noise = float(np.sum((exact - decoded) ** 2))
     sqnr = 10 * np.log10(float(np.sum(exact**2)) / noise) if noise else np.inf
     flushed = np.mean((exact != 0) & (decoded == 0))
     return TensorError(name, float(sqnr), float(np.mean(saturated(exact, q))), float(flushed))
+
+
+def on_host(values: Any) -> np.ndarray:
+    """The values of an array or a tensor on any device, as a NumPy array.
+
+    Example:
+        >>> on_host([1.0, 2.0])
+        array([1., 2.])
+    """
+    return values.numpy() if isinstance(values, Tensor) else to_host(values)  # type: ignore[no-any-return]
 
 
 def saturated(values: Any, q: QTensor) -> np.ndarray:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from autoq.viz.error import TensorError, scale_of_each_value
+from autoq.viz.error import TensorError, on_host, scale_of_each_value
 from autoq.viz.style import COLOURS, MARKERS, colour, label_ends, new_figure, title
 
 if TYPE_CHECKING:
@@ -114,7 +114,7 @@ def weight_histogram(weights: Mapping[str, tuple[Any, QTensor | None]], bins: in
 
     Args:
         weights: By the name of the run: the float weights, and their encoding or None; arrays and QTensors,
-            or tensors.
+            or tensors, on any device.
         bins: Bars a panel.
 
     Example:
@@ -126,12 +126,12 @@ def weight_histogram(weights: Mapping[str, tuple[Any, QTensor | None]], bins: in
     """
     figure, axes = new_figure(len(weights), max(4.5, 3.4 * len(weights)), 3.0)
     for ax, (name, (values, q)) in zip(axes, weights.items(), strict=True):
-        q = getattr(q, "qtensor", q)
+        values, q = on_host(values), getattr(q, "qtensor", q)
         title(ax, name if q is None else f"{name}\n")
         if q is None:
-            _histogram(ax, np.asarray(values).ravel(), bins, "weight")
+            _histogram(ax, values.ravel(), bins, "weight")
         else:
-            _scaled_histogram(ax, np.asarray(values), q, bins)
+            _scaled_histogram(ax, values, q.to("cpu"), bins)
     axes[0].set_ylabel("weights", fontsize=8.5)
     return figure
 

@@ -13,7 +13,7 @@ import numpy as np
 import autoq as aq
 
 SIZE = 8192
-CHECKED = 512
+CHECKED = 1024  # large enough for the FP8 tensor cores
 PAIRS = [
     ("mxfp8", "mxfp8"), ("mxfp4", "mxfp4"), ("nvfp4", "nvfp4"), ("mxfp8", "nvfp4"),
     ("int8", "int8"), ("int4", "mxfp8"), ("fp8_e4m3", "fp8_e4m3"), ("fp8_e4m3", "fp8_e5m2"),

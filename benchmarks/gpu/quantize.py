@@ -30,15 +30,22 @@ BARS = {
 SCHEMES = {
     **{name: aq.scheme(name) for name in ("mxfp8", "nvfp4", "mxfp4", "mxfp6_e3m2", "int8", "int4")},
     "nvfp4 stochastic": aq.scheme("nvfp4").replace(rounding="stochastic"),
-    "mxfp8 floor": aq.scheme("mxfp8").replace(scale_rule="floor"),
 }
 # Timed once each, from these dtypes, after the ones that have bars.
 MORE = [
-    *[(name, dtype) for name in ("mxfp4", "mxfp6_e3m2", "int8") for dtype in ("float32", "bfloat16")],
-    *[("mxfp8", "float16"), ("int4", "float32"), ("mxfp8 floor", "float32")],
+    *[("mxfp4", "float32"), ("mxfp4", "bfloat16"), ("mxfp6_e3m2", "float32"), ("mxfp6_e3m2", "bfloat16")],
+    *[("int8", "float32"), ("int8", "bfloat16"), ("int4", "float32"), ("mxfp8", "float16")],
 ]
-# By the kernel of patches, or with a launch for the tensor's magnitude first.
-OTHERS = ("mxfp8_2d", "nvfp4_2d", "fp8_block_2d", "fp8_block", "fp8_e4m3", "nvfp4_single")
+# By strips of tiles, or with a launch for the tensor's magnitude first.
+OTHERS = [
+    *[
+        ("mxfp8_2d", "float32"),
+        ("mxfp8_2d", "bfloat16"),
+        ("nvfp4_2d", "float32"),
+        ("fp8_block_2d", "float32"),
+    ],
+    *[("fp8_block", "float32"), ("fp8_e4m3", "float32"), ("fp8_e4m3", "bfloat16")],
+]
 # Values a lane, runs a thread, loads past the first cache, thread blocks a multiprocessor (0: one pass).
 VARIANTS = {
     "float32": [(8, 1, False, 0)],
@@ -184,11 +191,10 @@ def variant(
 def others(report: Any, cupy: Any) -> None:
     """Tiles, whole tensors, measured magnitudes, odd lines and transposed arrays."""
     values = report.size(VALUES // 4, 1 << 16)
-    for name in OTHERS:
-        for dtype in ("float32", "bfloat16"):
-            job = job_of(cupy, aq.scheme(name), dtype, values)
-            again = job.x.nbytes if job.scheme.block is None else 0
-            timed(report, f"{name} from {dtype}", job, moved=job.moved + again)
+    for name, dtype in OTHERS:
+        job = job_of(cupy, aq.scheme(name), dtype, values)
+        again = job.x.nbytes if job.scheme.block is None else 0
+        timed(report, f"{name} from {dtype}", job, moved=job.moved + again)
     for dtype in ("float32", "bfloat16"):
         job = job_of(cupy, aq.scheme("nvfp4"), dtype, values)
         title = f"nvfp4 from {dtype}, the magnitude measured"

@@ -17,10 +17,10 @@ SIZE = 8192
 ROTATED = 256 << 20
 BAR = 14.0  # microseconds: 1 x 8192 by NVFP4 8192 x 8192
 NAMES = ("nvfp4", "mxfp4", "mxfp8", "int8", "int4", "fp8_block")
-# Tiles, slices and chunks on their way, beside the usual: each one is a kernel to compile.
+# Tiles, slices, chunks on their way, whole lines or not: beside the usual, each a kernel to compile.
 SHAPES = {
-    "nvfp4": [(4, 4, 1), (4, 8, 1), (4, 8, 0)],
-    "mxfp8": [(4, 4, 1), (4, 8, 1)],
+    "nvfp4": [(4, 4, 2, True), (4, 4, 1), (4, 8, 1), (4, 8, 1, True)],
+    "mxfp8": [(4, 4, 2, True), (4, 8, 1)],
     "int8": [(2, 4, 1), (4, 4, 0)],
 }
 BFLOAT = ml_dtypes.bfloat16
@@ -93,7 +93,8 @@ def timed(
 
 def described(shape: Any) -> str:
     """How a kernel divides the work, in words."""
-    return f"{shape.tiles} tiles by {shape.slices} slices, {shape.ahead} chunks ahead"
+    lines = ", whole lines" if shape.lines else ""
+    return f"{shape.tiles} tiles by {shape.slices} slices, {shape.ahead} chunks ahead{lines}"
 
 
 def is_near(call: Callable[[], bool], weight: Any, x: Any, out: Any) -> bool:

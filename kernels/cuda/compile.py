@@ -193,16 +193,17 @@ def _register_instruction(extending: Any, types: Any, function: Any, typing: Any
 
 @cache
 def ptx_folder() -> Path | None:
-    """The folder of PTX of exactly these sources and versions; None where none is writable."""
+    """The folder of PTX of exactly these sources and versions; None where there is none and none can be made.
+
+    One that can't be written to, as of an image that is shared, is read all the same.
+    """
     base = Path(os.environ.get("NUMBA_CACHE_DIR") or bind.user_cache())
     folder = base / (FOLDER + bind.fingerprint(target="cuda", versions=_versions()))
     try:
         folder.mkdir(parents=True, exist_ok=True)
         os.utime(folder)
     except OSError:
-        return None
-    if not os.access(folder, os.W_OK | os.X_OK):
-        return None
+        return folder if folder.is_dir() else None
     bind.prune(base, folder, prefix=FOLDER)
     return folder
 

@@ -213,4 +213,25 @@ def _flat(argument: Any) -> Any:
         base = base.base
     whole = base.reshape(-1).view(argument.dtype)
     start = argument.__array_interface__["data"][0] - whole.__array_interface__["data"][0]
-    return whole[start // argument.itemsize :]
+    start //= argument.itemsize
+    turned = any(step < 0 and n > 1 for step, n in zip(argument.strides, argument.shape, strict=True))
+    return _Memory(whole, start) if turned else whole[start:]
+
+
+class _Memory:
+    """Memory around a first element: a pointer to it, of an array with steps back."""
+
+    def __init__(self, whole: np.ndarray, start: int) -> None:
+        self.whole, self.start = whole, start
+
+    def _place(self, index: Any) -> int:
+        place = self.start + int(index)
+        if not 0 <= place < len(self.whole):  # where NumPy would count from the end
+            raise IndexError(f"value {index} from a first one at {self.start} of {len(self.whole)}")
+        return place
+
+    def __getitem__(self, index: Any) -> Any:
+        return self.whole[self._place(index)]
+
+    def __setitem__(self, index: Any, value: Any) -> None:
+        self.whole[self._place(index)] = value

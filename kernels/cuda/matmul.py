@@ -4,7 +4,8 @@
   without a rounding, multiplied by the tensor cores with float32 sums. Scales of whole tensors multiply the
   result, from where they lie on the device.
 - FP8 with one scale a tensor or a scale for 128 codes, whose summed axes lie innermost: by the FP8 tensor
-  cores, on the words as they are stored.
+  cores, on the words as they are stored, where the product is large. Their sums of a few terms are shorter
+  than float32 (about 14 bits on Hopper), those sums are added up in float32.
 - Up to eight rows by a packed matrix: `vector` decodes while it multiplies.
 - Others, where they are large: as sums of bfloat16 matrices, left out what is below float32's rounding;
   else decoded to float32.
@@ -25,7 +26,8 @@ from .operand import Packed
 from .pieces import PIECE_BITS, Operand, View, bfloat16, bits_of, decoded, has_one_scale, pieces, product_of
 
 PRECISIONS = ("highest", "tf32", "bf16", "exact")
-# Products of fewer multiplications take float32 rather than the launches of a sum of products.
+# Products of fewer multiplications gain nothing: they take float32 rather than the launches of a sum of
+# products, and float32 sums rather than those of the FP8 tensor cores.
 SPLIT_FROM = 1 << 30
 # Pieces i and j whose places add up to more are left out: their product is below float32's rounding.
 MOST_PLACES = 2
@@ -45,9 +47,9 @@ def product(
         a: (..., m, k) or (k,): a View, or an array of float64, float32, float16 or bfloat16.
         b: (..., k, n) or (k,).
         out_dtype: ``"float32"``, ``"float16"`` or ``"bfloat16"``; ``"float64"`` under ``"exact"``.
-        precision: ``"highest"`` loses nothing against float32 products with float32 sums; ``"tf32"`` and
-            ``"bf16"`` round float32 operands to that many bits and let FP8 sums be shorter; ``"exact"``
-            multiplies and sums in float64.
+        precision: ``"highest"`` loses nothing against float32 products with float32 sums, but for large
+            products of FP8 as told above; ``"tf32"`` and ``"bf16"`` round float32 operands to that many
+            bits and let FP8 sums be shorter; ``"exact"`` multiplies and sums in float64.
         start: What the product is added to, broadcast to the result's shape; None for 0.
 
     Returns:
@@ -179,6 +181,8 @@ def _by_fp8(a: Operand, b: Operand, out: Any, precision: str) -> bool:
     if not isinstance(a, View) or not isinstance(b, View) or len(b.shape) != 2 or b.order != (1, 0):
         return False
     if out.dtype == np.float64 or a.order != tuple(range(len(a.order))):
+        return False
+    if precision == "highest" and out.size * a.shape[-1] < SPLIT_FROM:
         return False
     left, right = _fp8_codes(a.packed), _fp8_codes(b.packed)
     if left is None or right is None:

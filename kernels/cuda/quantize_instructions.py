@@ -121,10 +121,11 @@ def _codes(values: Any, maximum: float, kind: Any, nan: int) -> Any:
     return np.where(np.isnan(x), np.uint8(nan), codes).view(U)[0]
 
 
-def _loading(hint: str) -> Callable[[Function], Function]:
+def _loading(hint: str, bound: bool = False) -> Callable[[Function], Function]:
     """A function ``(pointer, index)`` reading four words that nothing writes meanwhile, as the hint says.
 
-    It isn't bound to its place among stores, so that loads of several items can be in flight at once.
+    Unless it is ``bound``, it may leave its place among stores and barriers, so that loads of several items
+    can be in flight at once.
     """
 
     def typing(types: Any, pointer: Any, index: Any) -> Any:
@@ -138,21 +139,28 @@ def _loading(hint: str) -> Callable[[Function], Function]:
         word = ir.IntType(32)
         place = builder.ptrtoint(builder.gep(values[0], [index]), ir.IntType(64))
         kind = ir.FunctionType(ir.LiteralStructType((word,) * 4), (ir.IntType(64),))
-        text = f"ld.global.nc{hint}.v4.u32 {{$0, $1, $2, $3}}, [$4];"
-        found = builder.call(ir.InlineAsm(kind, text, "=r,=r,=r,=r,l"), [place])
+        text = f"ld.global{hint}.v4.u32 {{$0, $1, $2, $3}}, [$4];"
+        constraints = "=r,=r,=r,=r,l" + (",~{memory}" if bound else "")
+        found = builder.call(ir.InlineAsm(kind, text, constraints, side_effect=bound), [place])
         parts = [builder.extract_value(found, i) for i in range(4)]
         return context.make_tuple(builder, signature.return_type, parts)
 
     return instruction(typing, lowering)
 
 
-@_loading(".L1::no_allocate")
+@_loading(".nc.L1::no_allocate")
 def stream4(pointer, index):
     """Four words of an array that is read once, from an index that is a multiple of 4 on."""
     return pointer[index], pointer[index + 1], pointer[index + 2], pointer[index + 3]
 
 
-@_loading("")
+@_loading(".L1::no_allocate.L2::128B", bound=True)
+def lines4(pointer, index):
+    """Four words of an array that is read once, whose whole line of 128 bytes comes to the second cache."""
+    return pointer[index], pointer[index + 1], pointer[index + 2], pointer[index + 3]
+
+
+@_loading(".nc")
 def constant4(pointer, index):
     """Four words of an array that the kernel doesn't write, from an index that is a multiple of 4 on."""
     return pointer[index], pointer[index + 1], pointer[index + 2], pointer[index + 3]

@@ -41,11 +41,13 @@ class Shape(NamedTuple):
         slices: Warps that share a tile's chunks.
         ahead: Chunks that a warp has on their way while it multiplies one, 1 or 2; 0 leaves it to the
             assembler when they are loaded, which takes fewer registers.
+        lines: Whether a load has the second cache read whole lines, of which other warps take a part.
     """
 
     tiles: int
     slices: int
     ahead: int = 0
+    lines: bool = False
 
     @property
     def threads(self) -> int:
@@ -61,12 +63,12 @@ def vector_kernel(codec: Codec, block: int, kind: str, rows: int, shape: Shape):
     elements from one row to the next, of ``x`` words; ``k`` is a multiple of 32. The weight's places are
     numbered in 31 bits, which leave registers for its words.
     """
-    form, columns, (tiles, slices, ahead) = form_of(codec, block), columns_of(rows, kind), shape
+    form, columns, (tiles, slices, ahead, lines) = form_of(codec, block), columns_of(rows, kind), shape
     assert form is not None
     assert pass_length(columns) % (slices * chunk_length(form)) == 0, "a pass holds whole turns of the warps"
     stride, turns = I32(slices * chunk_length(form)), turns_of(form, columns, shape)
     length, across = I32(pass_length(columns)), I32(stride * turns)
-    stage, load = stager(form, kind, rows, shape.threads, int(across)), loader(form)
+    stage, load = stager(form, kind, rows, shape.threads, int(across)), loader(form, lines)
     walk, finish = walker(form, columns, shape), finisher(form, kind, rows, shape, codec.two_level)
     chunk, share, own = I32(chunk_length(form)), I32(thread_codes(form)), I32(last_codes(form))
     zeros, second = (F(0.0),) * (4 * -(-columns // COLUMNS)), stride if ahead == 2 and turns == 2 else I32(0)
@@ -132,7 +134,7 @@ def walker(form: Form, columns: int, shape: Shape) -> Function:
     A turn of a warp: multiplies what is ``loaded``, and the next chunk if a turn has two; gives what was
     loaded meanwhile for the next turn. ``following`` is the second chunk where two are on their way.
     """
-    load, step, turns = loader(form), step_of(form, columns), turns_of(form, columns, shape)
+    load, step, turns = loader(form, shape.lines), step_of(form, columns), turns_of(form, columns, shape)
     stride, holds, ahead = I32(shape.slices * chunk_length(form)), shape.ahead > 0, min(shape.ahead, turns)
 
     @scalar

@@ -11,6 +11,7 @@ from ..bind import scalar
 from ..codec import Codec
 from ..scalar.bits import U
 from .intrinsics import load2, load4
+from .quantize_instructions import lines4
 from .vector_decode import Form
 from .vector_stage import QUAD
 
@@ -42,23 +43,23 @@ def last_codes(form: Form) -> int:
     return 128 // form.bits if form.folded else RUN
 
 
-def loader(form: Form) -> Function:
+def loader(form: Form, lines: bool = False) -> Function:
     """``load(words, row, scales, at, last, lane) -> words, stored scales`` from at most ``last``.
 
     ``row`` is where a row's words begin, and its scales. Of folded forms a run of words and one number with
     the scale or both; else a word, or two, of each of four runs and their scales.
     """
-    return folded_loader(form) if form.folded else run_loader(form)
+    return folded_loader(form, lines) if form.folded else run_loader(form)
 
 
-def folded_loader(form: Form) -> Function:
+def folded_loader(form: Form, lines: bool) -> Function:
     """Four words that lie together and their scales."""
-    word_shift = 3 if form.bits == 4 else 2
+    word_shift, read = 3 if form.bits == 4 else 2, lines4 if lines else load4
 
     @scalar
     def load(words, row, scales, at, last, lane):
         first = min(at, last)
-        found = load4(words, I32(row[0] + I32(first >> word_shift)))
+        found = read(words, I32(row[0] + I32(first >> word_shift)))
         return found, U(scales[I32(row[1] + I32(first >> RUN_SHIFT))])
 
     return load

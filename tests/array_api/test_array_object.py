@@ -199,6 +199,14 @@ def test_dlpack_hands_over_the_same_memory(device):
             aq.from_dlpack(x, copy=False, device="cpu")
 
 
+def test_what_is_handed_over_stays_on_its_device_whatever_the_default():
+    a = np.arange(3)
+    x = aq.from_dlpack(a)
+    assert x.device == "cpu"
+    assert np.shares_memory(x.numpy(), a)
+    assert aq.from_dlpack(a, device=aq.ones(1).device).device == aq.ones(1).device
+
+
 def test_dlpack_hands_numpy_the_memory_of_the_cpu():
     x = aq.asarray(data("float32"), device="cpu")
     assert np.shares_memory(np.from_dlpack(x), x.numpy())

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 import array_api_strict as strict
 import pytest
 
@@ -11,6 +13,8 @@ from tests.array_api import creation_cases as creation_cases
 from tests.array_api import elementwise_cases as elementwise_cases
 from tests.array_api.cases import CASES, compare, run
 
+ON_A_GPU = os.environ.get("AUTOQ_TEST_DEVICE") == "cuda"
+EITHER_ZERO = ("maximum", "minimum")  # of 0.0 and -0.0 a GPU may give the other one
 strict.set_array_api_strict_flags(api_version="2024.12")
 
 
@@ -18,4 +22,4 @@ strict.set_array_api_strict_flags(api_version="2024.12")
 @pytest.mark.parametrize("name", sorted(CASES))
 def test_function_agrees_with_the_strict_implementation(name):
     for case in CASES[name]:
-        compare(run(case, aq), run(case, strict))
+        compare(run(case, aq), run(case, strict), signs=not ON_A_GPU or name not in EITHER_ZERO)

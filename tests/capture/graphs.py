@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from autoq.storage import device
 from tests.device import standin, standin_array, standin_device
 from tests.device.standin_array import ndarray
 
@@ -276,3 +277,4 @@ def install() -> None:
             for key, function in list(vars(module).items()):
                 if callable(function) and not isinstance(function, type) and not key.startswith("_"):
                     setattr(module, key, _noted(_keyed(function)))
+    device._kernel.cache_clear()  # storage may have looked kernels up before

@@ -97,6 +97,26 @@ def test_without_a_folder_kernels_are_compiled_in_every_process(tmp_path: Path) 
     assert first[1] == 1
 
 
+READ_ONLY = """
+import os, tempfile
+def refused(*arguments, **named):
+    raise PermissionError("read-only")
+os.utime = tempfile.mkstemp = refused
+"""
+
+
+def test_a_folder_that_can_not_be_written_to_is_read(tmp_path: Path) -> None:
+    (tmp_path / "autoq-ptx-of these sources").mkdir()
+    alone = finish(start(tmp_path, READ_ONLY + SCRIPT))
+    assert alone[1] == 1
+    assert files(tmp_path) == []
+    first = finish(start(tmp_path))
+    assert finish(start(tmp_path, READ_ONLY + SCRIPT)) == (first[0], 0)
+    (path,) = files(tmp_path)
+    path.write_text("damaged")
+    assert finish(start(tmp_path, READ_ONLY + SCRIPT)) == first
+
+
 def test_parameters_and_architectures_have_files_of_their_own() -> None:
     function = lambda x: None  # noqa: E731
     sources = [compiling.Source("name", function, ("float32*",), identity) for identity in ("one", "two")]

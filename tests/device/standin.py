@@ -210,6 +210,7 @@ def namespace() -> Any:
 
 def install() -> None:
     """Put the stand-in, and its kernels, where autoq looks for CuPy and for the kernels of the device."""
+    from .standin_dropout import register
     from .standin_kernels import modules
 
     cupy = namespace()
@@ -217,6 +218,7 @@ def install() -> None:
     cupyx.scatter_add = lambda a, index, value: a.scatter_add(index, value)  # type: ignore[attr-defined]
     sys.modules.update({"cupy": cupy, "cupy.cuda": cupy.cuda, "cupyx": cupyx})
     sys.modules.update(modules())
+    register()
     if find_spec("numba_cuda") is None:  # nothing is compiled here
         compiler = ModuleType("numba_cuda")
         compiler.__spec__ = ModuleSpec("numba_cuda", None)

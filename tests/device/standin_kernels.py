@@ -19,6 +19,7 @@ from autoq.storage.plan import kernels
 
 from .standin_array import ndarray
 from .standin_device import read
+from .standin_dropout import dropout
 from .standin_update import MODULES as UPDATES
 
 LAUNCHES: list[str] = []
@@ -216,13 +217,14 @@ MODULES = {
     "casts": {"cast": cast},
     "pack": {"pack": pack, "unpack": unpack},
     "measure": {"amax": amax, "first_nonfinite": first_nonfinite},
+    "dropout": {"dropout": dropout},
     **UPDATES,
 }
 
 
 def modules() -> dict[str, ModuleType]:
     """Modules to stand where those of ``autoq.kernels.cuda`` would, by full name."""
-    # Ops find no kernels of their own: all run their forward on the arrays.
+    # Ops find no kernels of their own, dropout excepted: all run their forward on the arrays.
     made = {"autoq.ops.on_device": ModuleType("autoq.ops.on_device")}
     for name, functions in MODULES.items():
         module = ModuleType(f"autoq.kernels.cuda.{name}")

@@ -5,6 +5,7 @@ import pytest
 
 import autoq as aq
 from autoq import nn
+from autoq.devices import to_host
 from autoq.errors import ArgumentError, IndexingError
 
 
@@ -140,7 +141,7 @@ def test_an_embedding_gives_rows_of_its_weight_as_it_is_stored(name):
     scheme = name and aq.scheme(name)
     layer = nn.Embedding(10, 32, weight_scheme=scheme, rng=aq.Generator(0))
     y = layer([[1, 2], [3, 1]])
-    table = layer.packed_weight().dequantize() if name else layer.weight.numpy()
+    table = to_host(layer.packed_weight().dequantize()) if name else layer.weight.numpy()
     np.testing.assert_array_equal(y.numpy(), table[[[1, 2], [3, 1]]])
     assert y.dtype == (scheme or aq.float32)
     assert y.propagation is aq.Propagation.PROPAGATE

@@ -177,7 +177,7 @@ def test_repr_shows_the_tree():
 @pytest.mark.parametrize("copied", [copy.deepcopy, lambda block: pickle.loads(pickle.dumps(block))])
 def test_a_copied_module_computes_the_same_and_shares_nothing(copied):
     block = Block()
-    other = copied(block)
+    other = copied(block).to(aq.tensor(0.0).device)  # pickles load on the CPU
     x = aq.tensor(np.ones((2, 4), np.float32))
     np.testing.assert_array_equal(block(x).numpy(), other(x).numpy())
     with aq.no_grad():

@@ -40,6 +40,7 @@ def test_a_registered_scheme_appears_in_the_table(monkeypatch):
         (["--weights", "nvpf4"], "Did you mean 'nvfp4'?"),
         (["--epochs", "0"], "epochs"),
         (["--batch-size", "0"], "batch_size=0"),
+        (["--device", "gpu"], "device 'gpu' is not offered"),
     ],
 )
 def test_bad_words_are_refused_with_what_to_do(words, message, capsys):
@@ -77,7 +78,7 @@ def test_a_signal_or_weights_make_it_one_run():
 
 
 @pytest.mark.slow
-def test_a_run_prints_a_table_and_draws_its_pictures(tmp_path, capsys):
+def test_a_run_prints_a_table_and_draws_its_pictures(tmp_path, capsys, device):
     folder = tmp_path / "out"
     assert (
         main(
@@ -90,6 +91,8 @@ def test_a_run_prints_a_table_and_draws_its_pictures(tmp_path, capsys):
                 "nvfp4",
                 "--epochs",
                 "2",
+                "--device",
+                device,
                 "--out",
                 str(folder),
             ]
@@ -100,6 +103,7 @@ def test_a_run_prints_a_table_and_draws_its_pictures(tmp_path, capsys):
     assert lines[0].startswith(
         "1,438 scanned digits to train on, 359 to test on; layers 64-256-128-10, 2 epochs"
     )
+    assert lines[0].endswith(f"on {device}") is (device != "cpu")
     assert lines[1].startswith("run")
     assert lines[3].startswith("mxfp8 signal, nvfp4 weights")
     assert {path.name for path in folder.glob("*.png")} == {

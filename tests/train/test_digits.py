@@ -54,6 +54,16 @@ def test_the_same_seed_gives_the_same_run_to_the_bit(digits):
     assert all(np.array_equal(states[0][name], states[1][name]) for name in states[0])
 
 
+@pytest.mark.parametrize("pair", STANDARD)
+def test_losses_are_the_same_on_every_device(digits, device, pair):
+    on_device = train(Recipe(*pair, epochs=2), digits)
+    assert on_device.model[0].weight.device == device
+    with aq.default_device("cpu"):
+        on_cpu = train(Recipe(*pair, epochs=2), digits)
+    assert on_device.test_loss == pytest.approx(on_cpu.test_loss, rel=0.01)
+    assert on_device.train_loss == pytest.approx(on_cpu.train_loss, rel=0.01)
+
+
 def test_another_seed_gives_another_run(digits):
     losses = {train(Recipe(seed=seed, epochs=1), digits).test_loss[0] for seed in range(2)}
     assert len(losses) == 2

@@ -59,6 +59,8 @@ def over(x: Any, static: dict[str, Any]) -> Over | None:
 @lru_cache(maxsize=1024)
 def _over(shape: Shape, axis: int | Shape | None, keepdims: bool) -> Over | None:
     given = range(len(shape)) if axis is None else axis if isinstance(axis, tuple) else (axis,)
+    if any(type(a) is bool for a in given):
+        return None  # refused by the forward
     axes = [operator.index(a) for a in given]
     if not axes or 0 in shape or any(not -len(shape) <= a < len(shape) for a in axes):
         return None

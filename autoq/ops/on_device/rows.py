@@ -27,8 +27,8 @@ from autoq.types import float32
 @accelerate("softmax", "log_softmax")
 def softmax_rows(op: Op, values: Any, static: dict[str, Any], out: Any, compute: Any) -> Any:
     """Softmax, or its logarithm, along the last axis."""
-    (x,) = values
-    if compute != float32 or not has_rows(x) or static["axis"] not in (-1, len(x.shape) - 1):
+    x, axis = as_floats(values[0]), static["axis"]
+    if compute != float32 or not has_rows(x) or type(axis) is not int or axis not in (-1, len(x.shape) - 1):
         return NotImplemented
     mask = mask_beside(static.get("mask"), x)
     if mask is NotImplemented:
@@ -62,15 +62,16 @@ def log_softmax_gradient(g: Any, x: Any, axis: int) -> Any:
 @accelerate("layer_norm", "rms_norm")
 def norm_rows(op: Op, values: Any, static: dict[str, Any], out: Any, compute: Any) -> Any:
     """Layer or RMS normalization along the last axes."""
-    x, *affine = values
+    x, affine = as_floats(values[0]), values[1:]
     count, eps = last_axes(static["axis"], x), static["eps"]
-    if compute != float32 or not count or type(eps) is not float or eps < 0:
+    if compute != float32 or not count or type(eps) is not float or not eps >= 0:
         return NotImplemented
     shape = x.shape[-count:]
     along = [vector(a, shape) for a in affine]
-    if any(a is NotImplemented for a in along) or (count > 1 and isinstance(out, QuantScheme)):
+    if any(a is NotImplemented for a in along):
         return NotImplemented
-    result = new_result(out, x.shape)
+    # Rows of several axes are no lines of blocks: they are encoded after.
+    result = new_result(float32 if count > 1 and isinstance(out, QuantScheme) else out, x.shape)
     weight, bias = along if len(along) == 2 else (along[0], None)
     target = as_operand(result) if count == 1 else in_rows(result, count)
     done = rows.norm(in_rows(x, count), weight, bias, target, eps, op.name == "layer_norm")
@@ -139,22 +140,26 @@ def has_rows(x: Any) -> bool:
 
 
 def last_axes(axis: Any, x: Any) -> int:
-    """How many of the last axes are meant; 0 for others, and where no kernel reads rows of so many."""
-    if not has_rows(x):
+    """How many of the last axes are meant; 0 for others, and for what the op's forward refuses."""
+    given = axis if isinstance(axis, tuple) else (axis,)
+    if not has_rows(x) or any(type(a) is not int for a in given):
         return 0
     ndim = len(x.shape)
-    axes = sorted(
-        a % ndim if -ndim <= a < ndim else -1 for a in (axis if isinstance(axis, tuple) else (axis,))
-    )
-    if axes != list(range(ndim - len(axes), ndim)) or (len(axes) > 1 and x.__class__ is QTensor):
-        return 0
-    return len(axes)
+    axes = sorted(a % ndim if -ndim <= a < ndim else -1 for a in given)
+    return len(axes) if axes == list(range(ndim - len(axes), ndim)) else 0
+
+
+def as_floats(x: Any) -> Any:
+    """An operand, truth values and integers as float32: they are computed as those are, by one kernel."""
+    whole = x.__class__ is not QTensor and getattr(x, "dtype", float32).kind in "biu"
+    return x.astype(float32) if whole else x
 
 
 def in_rows(x: Any, count: int) -> Any:
-    """An operand whose last ``count`` axes are one."""
-    if x.__class__ is QTensor or count == 1:
+    """An operand whose last ``count`` axes are one; of several axes packed ones are decoded."""
+    if count == 1:
         return as_operand(x)
+    x = x.dequantize() if x.__class__ is QTensor else x
     return x.reshape(*x.shape[:-count], -1)
 
 

@@ -17,7 +17,7 @@ def _vector(name: str, kind: str, rows: int, shape: tuple[int, ...]):
 
 REPRESENTATIVES = [
     _vector("nvfp4", "float32", 1, (4, 4, 2)),
-    _vector("nvfp4", "float32", 2, (4, 4, 2)),
+    _vector("nvfp4", "float32", 2, (4, 4, 2, True)),
     _vector("mxfp8", "bfloat16", 8, (4, 4, 2)),
     _vector("mxfp4", "float32", 4, (2, 4)),
     _vector("int4", "float16", 1, (4, 4, 1)),

@@ -15,7 +15,7 @@ from autoq.storage import QTensor
 from autoq.tape.accelerated import forward_on_device, rule_on_device
 from autoq.tape.namespace import RAW
 from autoq.tape.op import REGISTRY
-from autoq.types import bool_, float32
+from autoq.types import bool_, float32, float64
 
 from .mapping import decoded, floats, into, on_device, quantized
 
@@ -233,3 +233,14 @@ def test_an_unaligned_result_is_written_value_by_value() -> None:
     map.mapped(found.expression, [x, x], (), held[1:])
     assert np.array_equal(held[1:], x + x)
     assert lanes() == 0
+
+
+@pytest.mark.parametrize("name", ["floor_divide", "remainder"])
+@pytest.mark.parametrize("number", [None, 2.5, -0.0])
+def test_division_of_float64_has_the_results_of_numpy(name: str, number: float | None) -> None:
+    edges = np.array([np.nan, np.inf, -np.inf, 0.0, -0.0, 1.0, -1.0, 2.5, -3.0, 1e30, -1e-300])
+    op, a, b = REGISTRY[name], edges[:, None], edges if number is None else number
+    found = forward_on_device(op, [a, b], {}, float64, float64)
+    assert found.dtype == np.float64
+    np.testing.assert_array_equal(found, op.forward(a, b))
+    assert forward_on_device(op, [floats(5), 2.0], {}, float32, float32).dtype == np.float32

@@ -48,6 +48,16 @@ def test_sums_are_those_of_float64(case: str, keepdims: bool) -> None:
         np.testing.assert_allclose(found, expected, rtol=2e-6, atol=2e-6)
 
 
+@pytest.mark.parametrize(
+    "given", [{"dim": 1}, {"axis": True}, {"axis": (0, True)}, {"axis": 5}, {"keepdims": "yes"}]
+)
+@pytest.mark.parametrize("name", ["sum", "mean", "var", "norm"])
+def test_what_the_op_refuses_is_left_to_it(name: str, given: dict[str, Any]) -> None:
+    op = REGISTRY[name]
+    static = {**op.defaults, **given}
+    assert forward_on_device(op, [floats(3, 40)], static, float32, float32) is NotImplemented
+
+
 @pytest.mark.parametrize("name", ["var", "std", "norm"])
 def test_spreads_and_norms(name: str) -> None:
     op = REGISTRY[name]

@@ -130,6 +130,27 @@ def test_a_rule_is_one_launch(name, operand, reads, packed):
 
 
 @pytest.mark.parametrize("name", ["layer_norm", "rms_norm"])
+@pytest.mark.parametrize("packed", ["mxfp8", "nvfp4", "int8"])
+def test_over_several_axes_packed_operands_give_the_bits_of_decoded_ones(name, packed):
+    q, weight, g = packed_as(packed, random()), random((3, 32), 1), random(SHAPE, 9)
+    x, axis = q.dequantize(), (-2, -1)
+    values = (weight, None) if name == "layer_norm" else (weight,)
+    found = forward(name, q, *values, out=scheme(packed), axis=axis)
+    assert found.tobytes() == forward(name, x, *values, axis=axis).tobytes()
+    for operand, read in (("x", weight), ("weight", (3, 32))):
+        rule = _rules[name, operand]
+        assert rule(g, q, read, axis, 1e-5).tobytes() == rule(g, x, read, axis, 1e-5).tobytes()
+
+
+@pytest.mark.parametrize("name", ["softmax", "log_softmax", "layer_norm", "rms_norm"])
+@pytest.mark.parametrize("dtype", [np.bool_, np.int64])
+def test_whole_numbers_give_the_bits_of_floats(name, dtype):
+    x = (random() > 0).astype(dtype)
+    values = {"layer_norm": (None, None), "rms_norm": (None,)}.get(name, ())
+    assert forward(name, x, *values).tobytes() == forward(name, x.astype(np.float32), *values).tobytes()
+
+
+@pytest.mark.parametrize("name", ["layer_norm", "rms_norm"])
 def test_a_weights_gradient_is_two_launches(name):
     x, g = random(), random(SHAPE, 9)
     before = launch.launches
@@ -149,7 +170,10 @@ def test_a_weights_gradient_is_two_launches(name):
         ("rms_norm", (random(), None), {"eps": -1.0}),
         ("dropout", (random(),), {"rate": 1.0, "draw": DRAW}),
         ("dropout", (packed_as("mxfp8", random((3, 5))),), {"rate": 0.5, "draw": DRAW}),
-        ("softmax", (np.ones((2, 3), np.int64),), {}),
+        ("softmax", (random(),), {"axis": True}),
+        ("layer_norm", (random(), None, None), {"axis": None}),
+        ("layer_norm", (random(), None, None), {"axis": True}),
+        ("layer_norm", (random(), None, None), {"eps": float("nan")}),
     ],
 )
 def test_what_no_kernel_is_for_is_left_to_the_op(name, values, static):
