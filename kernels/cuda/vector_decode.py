@@ -100,8 +100,8 @@ def power(exponent: int) -> Any:
     return U(BOTH * ((BFLOAT_BIAS + exponent) << BFLOAT_MANTISSA))
 
 
-# A nibble of each half, the first or the second one; and what puts it where its sign is a bfloat16's, and once
-# more where its magnitude is one's.
+# The first or the second nibble of each half; and what puts it where its sign is a bfloat16's, and once more
+# where its magnitude is one's.
 FIRST, SECOND, TO_BFLOAT = U(BOTH * 0xF), U(BOTH * 0xF0), U(BOTH * 0x81C0)
 FROM_FIRST, FROM_SECOND = U((1 << 12) + (1 << 6)), U((1 << 8) + (1 << 2))
 
