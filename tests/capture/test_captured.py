@@ -467,3 +467,13 @@ def test_what_the_host_writes_before_a_replay_is_not_memory_of_the_step(
     own = {graphs._address(array) for array in step._graph.graph.own}
     assert chunks
     assert not own & set(chunks)
+
+
+def test_values_of_the_host_are_as_they_were_in_each_replay() -> None:
+    def step(x: aq.Tensor) -> aq.Tensor:
+        total = on_gpu([1.0, 2.0])
+        total += x
+        return total
+
+    captured, x = aq.capture(step), on_gpu([1.0, 1.0])
+    assert [captured(x).numpy().tolist() for _ in range(4)] == [[2.0, 3.0]] * 4
