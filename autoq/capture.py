@@ -15,10 +15,9 @@ from contextlib import contextmanager
 from functools import partial, update_wrapper
 from typing import Any
 
-import numpy as np
-
 from autoq import devices
 from autoq.captured_arguments import Arguments
+from autoq.captured_memory import Uploads, allocator, constant, room
 from autoq.captured_state import Watch, check_same
 from autoq.context import current, observing
 from autoq.errors import ArgumentError, CaptureError
@@ -28,8 +27,6 @@ from autoq.storage import QTensor
 from autoq.tape.node import LEAF
 from autoq.tape.tensor import Tensor
 from autoq.tape.trees import leaves, mapped
-
-SLOTS = 8  # steps that the host may be ahead of the device
 
 
 def capture(step: Callable[..., Any] | None = None, *, device: str | None = None, warmup: int = 1) -> Any:
@@ -108,6 +105,7 @@ class Captured:
         graph = self._graph
         if graph is not None:
             with devices.using_device(graph.arguments.device):
+                graph.follow()
                 graph.arguments.take(args, kwargs)
                 result = graph.replay()
             self.replays += 1
@@ -144,15 +142,15 @@ class _Graph:
         import cupy
 
         self.cupy, self.arguments = cupy, arguments
-        self.pool = cupy.cuda.MemoryPool()
+        self.pool = cupy.cuda.MemoryPool(allocator(cupy))
         self.addresses: set[int] = set()
         # The recording doesn't refer to the graph: without a cycle, reset() frees the memory at once.
-        constant = partial(_constant, cupy, cupy.cuda.Stream(non_blocking=True))
-        self.recording = Recording(lambda size: cupy.empty(size, np.uint8), constant)
+        beside = cupy.cuda.Stream(non_blocking=True)
+        self.recording = Recording(partial(room, cupy, beside), partial(constant, cupy, beside))
         self.seen: list[Any] = []
         self.graph: Any = None
         self.result: Any = None
-        self._uploads = _Uploads(cupy)
+        self._uploads = Uploads(cupy)
         self._stream: Any = None
 
     def record(self, step: Callable[..., Any], trace: list[Any], known: list[Tensor]) -> None:
@@ -210,6 +208,7 @@ class _Graph:
 
     def start(self) -> Any:
         """The graph's first run, with what the recording call computed on the host."""
+        self.follow()
         with self._uploads.slot() as upload:
             self.recording.upload(upload)
         return self._launched()
@@ -227,13 +226,12 @@ class _Graph:
         return result
 
     def _launched(self) -> Any:
-        stream = self.cupy.cuda.get_current_stream()
-        self._follow(stream)
-        self.graph.launch(stream)
+        self.graph.launch(self._stream)
         return mapped(self.result, _copied)
 
-    def _follow(self, stream: Any) -> None:
-        """Let a stream wait for the one that the graph ran on last."""
+    def follow(self) -> None:
+        """Let the current stream wait for the one that the graph ran on last, before anything is written."""
+        stream = self.cupy.cuda.get_current_stream()
         if self._stream is not None and self._stream.ptr != stream.ptr:
             stream.wait_event(self._stream.record())
         self._stream = stream
@@ -248,47 +246,6 @@ class _Graph:
         """Whether a tensor was there before the step: its memory isn't of the graph's pool."""
         array: Any = x._value.words if type(x._value) is QTensor else x._value
         return devices.on_gpu(array) and array.data.mem.ptr not in self.addresses
-
-
-class _Uploads:
-    """Pinned memory for the host's values of several steps: none is overwritten before it was read."""
-
-    def __init__(self, cupy: Any) -> None:
-        self.cupy, self.turn = cupy, 0
-        self.slots: list[dict[int, Any]] = [{} for _ in range(SLOTS)]
-        self.events = [cupy.cuda.Event(disable_timing=True) for _ in range(SLOTS)]
-
-    @contextmanager
-    def slot(self) -> Any:
-        """The function that copies a host array to a device array, within one step."""
-        number = self.turn = (self.turn + 1) % SLOTS
-        held, event = self.slots[number], self.events[number]
-        if held:
-            event.synchronize()  # the copies of the step that had this slot are over
-        stream = self.cupy.cuda.get_current_stream()
-
-        def upload(device: Any, host: np.ndarray) -> None:
-            key = len(used)
-            if key not in held:
-                memory = self.cupy.cuda.alloc_pinned_memory(host.nbytes)
-                held[key] = np.frombuffer(memory, np.uint8, host.nbytes)
-            used.append(key)
-            held[key][...] = host
-            device.set(held[key], stream=stream)
-
-        used: list[int] = []
-        yield upload
-        if used:
-            event.record(stream)
-
-
-def _constant(cupy: Any, beside: Any, array: np.ndarray) -> Any:
-    """A copy on the device that is made at once, by a stream that isn't captured."""
-    with beside:
-        made = cupy.empty(array.shape, array.dtype)
-        made.set(np.asarray(array, order="C"), stream=beside)
-        beside.synchronize()
-    return made
 
 
 @contextmanager

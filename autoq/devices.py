@@ -283,7 +283,7 @@ def to_device(array: Any, device: str) -> Any:
     if RECORDINGS and not on_gpu(array):
         made = recording()
         if made is not None:
-            return made.constant(array)
+            return made.constant(array).copy()  # in the graph: each replay may change its own
     try:
         with using_device(device):
             return array.copy() if on_gpu(array) else _import_cupy().asarray(array)

@@ -134,9 +134,19 @@ def handle() -> Handle:
         number = cublas.create()
         # Partial sums of one product are never rounded to 16 bits.
         cublas.set_math_mode(number, cublas.Math.DISALLOW_REDUCED_PRECISION_REDUCTION)
-        found = handles[device] = Handle(number, cupy.arange(2, dtype=np.float32), cublas)
-        cupy.cuda.get_current_stream().synchronize()  # once: other streams may read the constants
+        found = handles[device] = Handle(number, _constants(), cublas)
     return found
+
+
+def _constants() -> Any:
+    """0 and 1 on the device, there before any stream reads them, even where the current one is captured."""
+    import cupy
+
+    with cupy.cuda.Stream(non_blocking=True) as stream:
+        made = cupy.empty(2, np.float32)
+        made.set(NUMBERS["float32"], stream=stream)
+        stream.synchronize()
+    return made
 
 
 def gemm(

@@ -203,16 +203,17 @@ def below_half_a_step(codec: Codec) -> Function:
 def whole_numbers(element: ElementCodec) -> Function:
     """``encode(values)``: scaled values rounded to integers by the float adder, as scalar/integer.py does.
 
-    What is added leaves the integer in the low bits, and half the codes on top, so that none is negative:
-    shifted to their places they are summed without a carry between them. ``rest`` undoes all that was added.
+    What is added leaves the integer in the low bits, and half the codes on top, so that none is negative.
+    The bits above are the same in all: shifted to their places and combined they are known, as ``rest``.
     """
     width, count = element.bits, chunk_size(element)
     half = 1 << (width - 1)
     magic = F((1.5 * 2.0**23 + half) * element.step)
-    base = int(bits_of(float(magic))) - half
-    rest = U(-sum(base << (width * k) for k in range(count)) & 0xFFFFFFFF)
-    signs = U(sum(half << (width * k) for k in range(count)))
-    shifts = tuple(U(width * k) for k in range(count))
+    above, together = int(bits_of(float(magic))) - half, 0
+    for k in range(count):
+        # A code lacks half the codes by its top bit.
+        together ^= (above ^ half) << (width * k) & 0xFFFFFFFF
+    rest, shifts = U(together), tuple(U(width * k) for k in range(count))
 
     @scalar
     def code(t):
@@ -220,16 +221,15 @@ def whole_numbers(element: ElementCodec) -> Function:
 
     @scalar
     def of_four(v):
-        low = U(code(v[0]) + U(code(v[1]) << shifts[1]))
-        high = U(U(code(v[2]) << shifts[2]) + U(code(v[3]) << shifts[3]))
-        return U(U(U(low + high) + rest) ^ signs)
+        low = U(code(v[0]) ^ U(code(v[1]) << shifts[1]))
+        return U(U(low ^ U(code(v[2]) << shifts[2])) ^ U(U(code(v[3]) << shifts[3]) ^ rest))
 
     @scalar
     def of_eight(v):
-        a = U(code(v[0]) + U(code(v[1]) << shifts[1]))
-        b = U(U(code(v[2]) << shifts[2]) + U(code(v[3]) << shifts[3]))
-        c = U(U(code(v[4]) << shifts[4]) + U(code(v[5]) << shifts[5]))
-        d = U(U(code(v[6]) << shifts[6]) + U(code(v[7]) << shifts[7]))
-        return U(U(U(U(a + b) + U(c + d)) + rest) ^ signs)
+        a = U(code(v[0]) ^ U(code(v[1]) << shifts[1]))
+        b = U(U(code(v[2]) << shifts[2]) ^ U(code(v[3]) << shifts[3]))
+        c = U(U(code(v[4]) << shifts[4]) ^ U(code(v[5]) << shifts[5]))
+        d = U(U(code(v[6]) << shifts[6]) ^ U(code(v[7]) << shifts[7]))
+        return U(U(U(a ^ b) ^ U(c ^ d)) ^ rest)
 
     return of_four if count == 4 else of_eight

@@ -18,7 +18,9 @@ import inspect
 import os
 import re
 import tempfile
+import threading
 from collections.abc import Callable, Iterator
+from concurrent.futures import Future
 from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -108,7 +110,26 @@ def ptx_of(source: Source, capability: Capability) -> str:
 
 
 def compile_ptx(source: Source, capability: Capability) -> str:
-    """Compile a kernel, whatever the cache holds."""
+    """Compile a kernel, whatever the cache holds.
+
+    Numba leaves cycles that hold its frames, and with them those of its callers. In a thread of its own it
+    has none, so that arrays which a caller drops are freed at once.
+    """
+    found: Future[str] = Future()
+
+    def run() -> None:
+        try:
+            found.set_result(_compiled(source, capability))
+        except BaseException as error:
+            found.set_exception(error)
+
+    thread = threading.Thread(target=run, name="autoq-compile")
+    thread.start()
+    thread.join()
+    return found.result()
+
+
+def _compiled(source: Source, capability: Capability) -> str:
     numba_cuda()
     from numba.cuda import types
     from numba.cuda.compiler import compile_cuda, kernel_fixup

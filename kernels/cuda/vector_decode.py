@@ -23,6 +23,7 @@ Function = Callable[..., Any]
 BOTH = 0x00010001
 SIGNS = U(0x80008000)
 MINUS_ZERO = U(0x80008000)
+FOUR, EIGHT = U(4), U(8)
 # Weights in registers are smaller by this power of two, so that no product with a scale overflows.
 SHRINK = 8
 UNIT = 8
@@ -99,18 +100,23 @@ def power(exponent: int) -> Any:
     return U(BOTH * ((BFLOAT_BIAS + exponent) << BFLOAT_MANTISSA))
 
 
+# The first or the second nibble of each half; and what puts it where its sign is a bfloat16's, and once more
+# where its magnitude is one's.
+FIRST, SECOND, TO_BFLOAT = U(BOTH * 0xF), U(BOTH * 0xF0), U(BOTH * 0x81C0)
+FROM_FIRST, FROM_SECOND = U((1 << 12) + (1 << 6)), U((1 << 8) + (1 << 2))
+
+
 def nibbles_e2m1(grow: bool) -> Function:
     """``unit`` of E2M1, smaller by ``SHRINK`` with ``grow``; else by 126, which the scale makes good."""
-    magnitudes, up = U(BOTH * (7 << 6)), power(126 - SHRINK)
-    two, four, six, eight, twelve = U(2), U(4), U(6), U(8), U(12)
+    up = power(126 - SHRINK)
 
     @scalar
     def shifted(word, other):
-        low = U(word >> six)
-        a = U(U(U(word << six) & magnitudes) | U(U(word << twelve) & SIGNS))
-        b = U(U(U(word << two) & magnitudes) | U(U(word << eight) & SIGNS))
-        c = U(U(U(low << four) & magnitudes) | U(U(word << four) & SIGNS))
-        d = U(U(low & magnitudes) | U(word & SIGNS))
+        high = U(word >> EIGHT)
+        a = U(U(U(word & FIRST) * FROM_FIRST) & TO_BFLOAT)
+        b = U(U(U(word & SECOND) * FROM_SECOND) & TO_BFLOAT)
+        c = U(U(U(high & FIRST) * FROM_FIRST) & TO_BFLOAT)
+        d = U(U(U(high & SECOND) * FROM_SECOND) & TO_BFLOAT)
         return a, b, c, d
 
     @scalar
@@ -128,7 +134,6 @@ def times(u, v):
 
 
 E4M3_MAGNITUDES, E4M3_UP = U(BOTH * (0x7F << 4)), power(120 - SHRINK)
-FOUR, EIGHT = U(4), U(8)
 
 
 @scalar

@@ -51,13 +51,15 @@ class _State:
 class Graph:
     """The noted calls."""
 
-    def __init__(self, calls: list[Call]) -> None:
-        self.calls = calls
+    def __init__(self, calls: list[Call], own: list[np.ndarray]) -> None:
+        self.calls, self.own = calls, own
         self.launched = 0
 
     def launch(self, stream: Any = None) -> None:
-        """Run the calls again."""
+        """Run the calls again; memory of the captured stream holds anything until they write there."""
         self.launched += 1
+        for array in self.own:
+            np.atleast_1d(array).view(np.uint8)[...] = 0xFF
         for function, args, kwargs, result in self.calls:
             for old, new in zip(_arrays(result), _arrays(function(*args, **kwargs)), strict=True):
                 if _address(old._array) != _address(new._array):  # else it is a view, or was written in place
@@ -74,7 +76,7 @@ class Stream:
         self.ptr = Stream.count
         self.calls: list[Call] = []
         self.before: dict[int, tuple[np.ndarray, np.ndarray]] = {}
-        self.made: set[int] = set()
+        self.made: dict[int, np.ndarray] = {}
 
     def __enter__(self) -> Stream:
         _State.streams.append(self)
@@ -93,7 +95,7 @@ class Stream:
         _State.captured = None
         for array, contents in self.before.values():
             array[...] = contents
-        return Graph(self.calls)
+        return Graph(self.calls, [array for array in self.made.values() if array.flags.c_contiguous])
 
     def synchronize(self) -> None:
         """Refused while the stream is captured."""
@@ -123,7 +125,7 @@ class Event:
 class MemoryPool:
     """Counts what is taken from it; the memory is NumPy's."""
 
-    def __init__(self) -> None:
+    def __init__(self, allocator: Any = None) -> None:
         self.taken = 0
 
     def malloc(self, size: int) -> Any:
@@ -186,9 +188,9 @@ def _noted(function: Callable[..., Any]) -> Callable[..., Any]:
                 result = function(*args, **kwargs)
         finally:
             _State.depth -= 1
-        stream.made.update(
-            _address(x._array) for x in _arrays(result) if _address(x._array) not in stream.before
-        )
+        for array in _arrays(result):
+            if _address(array._array) not in stream.before:
+                stream.made[_address(array._array)] = _root(array._array)
         if not (args and args[0] in (np.empty, np.empty_like)):  # nothing runs for those
             stream.calls.append((function, args, kwargs, result))
         return result

@@ -434,3 +434,46 @@ def test_errors_of_the_step_itself_come_through() -> None:
     with pytest.raises(ZeroDivisionError, match="of the step"):
         captured(on_gpu([1.0]))
     assert recording() is None
+
+
+@pytest.mark.skipif(DEVICE != "standin", reason="looks at what the stand-in notes")
+def test_arguments_are_written_when_the_replay_before_is_over(monkeypatch: pytest.MonkeyPatch) -> None:
+    step, x = aq.capture(lambda x: x * 2), on_gpu([1.0])
+    step(x)
+    step(x)
+    noted: list[str] = []
+    wait, copied = graphs.Stream.wait_event, type(step._graph.arguments).take
+    monkeypatch.setattr(
+        graphs.Stream, "wait_event", lambda self, event: (noted.append("wait"), wait(self, event))
+    )
+    monkeypatch.setattr(
+        type(step._graph.arguments), "take", lambda self, *rest: (noted.append("take"), copied(self, *rest))
+    )
+    with graphs.Stream(non_blocking=True):
+        assert step(on_gpu([3.0])).numpy().tolist() == [6.0]
+    assert noted == ["wait", "take"]
+
+
+@pytest.mark.skipif(DEVICE != "standin", reason="looks at what the stand-in notes")
+def test_what_the_host_writes_before_a_replay_is_not_memory_of_the_step(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    model = Descent()
+    optimizer = aq.optim.SGD([model.w], lr=0.5)
+    monkeypatch.setattr(model, "update", lambda: optimizer.step())
+    step = aq.capture(model.step)
+    losses(step, batches(3))
+    chunks = [graphs._address(chunk.device._array) for chunk in step._graph.recording.chunks]
+    own = {graphs._address(array) for array in step._graph.graph.own}
+    assert chunks
+    assert not own & set(chunks)
+
+
+def test_values_of_the_host_are_as_they_were_in_each_replay() -> None:
+    def step(x: aq.Tensor) -> aq.Tensor:
+        total = on_gpu([1.0, 2.0])
+        total += x
+        return total
+
+    captured, x = aq.capture(step), on_gpu([1.0, 1.0])
+    assert [captured(x).numpy().tolist() for _ in range(4)] == [[2.0, 3.0]] * 4

@@ -118,7 +118,6 @@ def cublas(monkeypatch):
     cupy = SimpleNamespace(
         cuda=SimpleNamespace(get_current_stream=lambda: stream, runtime=SimpleNamespace(getDevice=lambda: 0)),
         empty=lambda *a: device(np.empty(*a)),
-        arange=lambda *a, **kw: device(np.arange(*a, **kw)),
         ascontiguousarray=lambda x: device(np.ascontiguousarray(x)),
     )
     for name, module in (
@@ -129,6 +128,7 @@ def cublas(monkeypatch):
         monkeypatch.setitem(sys.modules, name, module)
     monkeypatch.setattr(blas, "available", lambda: True)
     monkeypatch.setattr(blas, "library", lambda: cupy)
+    monkeypatch.setattr(blas, "_constants", lambda: device(np.arange(2, dtype=np.float32)))
     monkeypatch.setattr(blas, "_local", SimpleNamespace())
     blas.data_type.cache_clear()
     blas._compute.cache_clear()

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import subprocess
 import sys
+import weakref
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 
 from autoq.kernels.cuda import compile as compiling
@@ -123,3 +127,22 @@ def test_parameters_and_architectures_have_files_of_their_own() -> None:
     sources.append(compiling.Source("name", function, ("uint32*",), "one"))
     names = {compiling._file_name(source, cc) for source in sources for cc in [(8, 0), (9, 0)]}
     assert len(names) == 6
+
+
+def test_compiling_keeps_nothing_of_its_callers_alive() -> None:
+    def call() -> Any:
+        held = np.zeros(1)
+
+        def double(x: Any) -> None:
+            x[0] = x[0] * x[0]
+
+        ptx = compiling.compile_ptx(compiling.Source("double", double, ("float32*",), "test"), (9, 0))
+        assert ".entry" in ptx
+        return weakref.ref(held)
+
+    gc.collect()
+    gc.disable()
+    try:
+        assert call()() is None
+    finally:
+        gc.enable()

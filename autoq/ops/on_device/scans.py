@@ -89,7 +89,8 @@ def dense(x: Any, compute: Any) -> Any:
 
 def fits(axis: Any, ndim: int) -> bool:
     """Whether there is such an axis."""
-    return isinstance(axis, int | np.integer) and bool(-ndim <= axis < ndim)
+    whole = isinstance(axis, int | np.integer) and not isinstance(axis, bool)
+    return whole and bool(-ndim <= axis < ndim)
 
 
 def lines(x: Any, axis: int) -> Any:

@@ -89,3 +89,8 @@ def test_what_no_kernel_computes_is_left_to_the_forward():
     forward = _forwards["cummax"]
     wide = np.dtype(np.float64)
     assert forward(REGISTRY["cummax"], (np.ones(3),), {"axis": 0}, wide, wide) is NotImplemented
+
+
+@pytest.mark.parametrize("axis", [True, 2, -3, (0,)])
+def test_axes_that_there_are_not_are_left_to_the_op(axis):
+    assert not scans.fits(axis, 2)
