@@ -71,10 +71,10 @@ def tiles_kernel(codec: Codec, kind: str, strip: Strip, converts: bool, keyed: b
     load, values_of = reader(words_a_run), floats(kind, values)
     measure = measuring(codec, kind, values, exchanger(strip.share) if rows == 1 else across_rows(strip))
     choose, encode = chooser(codec), encoding(codec, values, converts)
-    write, tensor_of = writer(codec.element.bits, values), tensor_reader(codec)
-    read_key = key_reader(keyed)
+    write = writer(codec.element.bits, values)
+    tensor_of, read_key = tensor_reader(codec), key_reader(keyed)
     two_level, given_scales, share = codec.two_level, codec.given, strip.share
-    tile_rows, row_lanes, tile_lanes = U(rows), U(lanes), U(share)
+    tile_rows, row_lanes, tile_lanes, place_of = U(rows), U(lanes), U(share), placer(strip)
 
     def quantize(
         x, words, scales, tensor_scale, measured, number, counted, given, k0, k1, k2, k3, keys,
@@ -89,10 +89,7 @@ def tiles_kernel(codec: Codec, kind: str, strip: Strip, converts: bool, keyed: b
         turn, turns = U(cuda.blockIdx.x), U(across * U(down * U(matrices)))
         blocks = (runs + share - 1) // share
         while turn < turns:
-            outer = U(turn // across)
-            matrix = U(outer // down)
-            run = U(U(U(turn - U(outer * across)) * row_lanes) + lane)
-            row = U(U(U(outer - U(matrix * down)) * tile_rows) + line)
+            matrix, row, run = place_of(turn, across, down, line, lane)
             active = I64(row) < height and I64(run) < runs
             at, place = min(I64(row), height - 1), min(I64(run), runs - 1)
             raw = load(x, I64(matrix) * matrix_step + at * row_step + place * words_a_run, active)
@@ -111,6 +108,20 @@ def tiles_kernel(codec: Codec, kind: str, strip: Strip, converts: bool, keyed: b
     pointers = "uint32*", stored_type(codec.element.bits, values), scale_pointer(codec), "float32*", "uint32*"
     signature = (*pointers, "float32", "int32", "float32*", *DRAW, *("int64",) * 5)
     return quantize, signature, strip.threads if strip.threads > FEW_THREADS else 0
+
+
+def placer(strip: Strip) -> Function:
+    """``place(turn, across, down, line, lane)``: a thread's matrix, row and run in a strip of the array."""
+    tile_rows, row_lanes = U(strip.rows), U(strip.lanes)
+
+    @scalar
+    def place(turn, across, down, line, lane):
+        outer = U(turn // across)
+        matrix = U(outer // down)
+        row = U(U(U(outer - U(matrix * down)) * tile_rows) + line)
+        return matrix, row, U(U(U(turn - U(outer * across)) * row_lanes) + lane)
+
+    return place
 
 
 def reader(words: int) -> Function:

@@ -63,12 +63,12 @@ def vector_kernel(codec: Codec, block: int, kind: str, rows: int, shape: Shape):
     elements from one row to the next, of ``x`` words; ``k`` is a multiple of 32. The weight's places are
     numbered in 31 bits, which leave registers for its words.
     """
-    form, columns, (tiles, slices, ahead, lines) = form_of(codec, block), columns_of(rows, kind), shape
+    form, columns, (tiles, slices, ahead, _) = form_of(codec, block), columns_of(rows, kind), shape
     assert form is not None
     assert pass_length(columns) % (slices * chunk_length(form)) == 0, "a pass holds whole turns of the warps"
     stride, turns = I32(slices * chunk_length(form)), turns_of(form, columns, shape)
     length, across = I32(pass_length(columns)), I32(stride * turns)
-    stage, load = stager(form, kind, rows, shape.threads, int(across)), loader(form, lines)
+    stage, load = stager(form, kind, rows, shape.threads, int(across)), pair_loader(form, shape)
     walk, finish = walker(form, columns, shape), finisher(form, kind, rows, shape, codec.two_level)
     chunk, share, own = I32(chunk_length(form)), I32(thread_codes(form)), I32(last_codes(form))
     zeros, second = (F(0.0),) * (4 * -(-columns // COLUMNS)), stride if ahead == 2 and turns == 2 else I32(0)
@@ -77,24 +77,15 @@ def vector_kernel(codec: Codec, block: int, kind: str, rows: int, shape: Shape):
         staged = cuda.shared.array(SHARED, np.uint32)
         thread = I32(cuda.threadIdx.x)
         warp, lane = I32(thread >> 5), I32(thread & 31)
-        # Rows past the end are read from the last one and not written.
-        first = I32(I32(I32(cuda.blockIdx.x * tiles) + I32(warp // slices)) * TILE_ROWS + I32(lane >> 2))
-        upper, lower = min(first, I32(n - 1)), min(I32(first + 8), I32(n - 1))
-        a_row = I32(upper * word_step), I32(upper * scale_step)
-        b_row = I32(lower * word_step), I32(lower * scale_step)
+        a_row, b_row = rows_of(
+            I32(I32(cuda.blockIdx.x * tiles) + I32(warp // slices)), lane, n, word_step, scale_step
+        )
         # Codes past the end are read from the last ones and meet zeros of the vector.
         mine, last = I32(I32(lane & 3) * share), I32(k - own)
         at = I32(I32(warp % slices) * chunk)
-        loaded = (
-            load(words, a_row, scales, I32(at + mine), last, lane),
-            load(words, b_row, scales, I32(at + mine), last, lane),
-        )
-        following = loaded
+        loaded = following = load(words, scales, a_row, b_row, I32(at + mine), last, lane)
         if second:
-            following = (
-                load(words, a_row, scales, I32(I32(at + second) + mine), last, lane),
-                load(words, b_row, scales, I32(I32(at + second) + mine), last, lane),
-            )
+            following = load(words, scales, a_row, b_row, I32(I32(at + second) + mine), last, lane)
         state = zeros, ZERO, ZERO
         base, start = column_place(lane, columns, length), I32(0)
         while start < k:
@@ -128,14 +119,23 @@ def turns_of(form: Form, columns: int, shape: Shape) -> int:
     return 2 if chunks % 2 == 0 else 1
 
 
-def walker(form: Form, columns: int, shape: Shape) -> Function:
-    """``walk(words, scales, a_row, b_row, at, mine, last, lane, staged, place, loaded, following, state)``.
+@scalar
+def rows_of(tile, lane, n, word_step, scale_step):
+    """Where a thread's two rows of a tile begin: their words and scales.
 
-    A turn of a warp: multiplies what is ``loaded``, and the next chunk if a turn has two; gives what was
-    loaded meanwhile for the next turn. ``following`` is the second chunk where two are on their way.
+    Rows past the end are read from the last one and not written.
     """
-    load, step, turns = loader(form, shape.lines), step_of(form, columns), turns_of(form, columns, shape)
-    stride, holds, ahead = I32(shape.slices * chunk_length(form)), shape.ahead > 0, min(shape.ahead, turns)
+    first = I32(tile * TILE_ROWS + I32(lane >> 2))
+    upper, lower = min(first, I32(n - 1)), min(I32(first + 8), I32(n - 1))
+    return (
+        (I32(upper * word_step), I32(upper * scale_step)),
+        (I32(lower * word_step), I32(lower * scale_step)),
+    )
+
+
+def pair_loader(form: Form, shape: Shape) -> Function:
+    """``load(words, scales, a_row, b_row, at, last, lane)``: a chunk of both rows."""
+    load, holds = loader(form, shape.lines), shape.ahead > 0
 
     @scalar
     def pair(words, scales, a_row, b_row, at, last, lane):
@@ -143,6 +143,18 @@ def walker(form: Form, columns: int, shape: Shape) -> Function:
         if holds:
             begin_loads()
         return found
+
+    return pair
+
+
+def walker(form: Form, columns: int, shape: Shape) -> Function:
+    """``walk(words, scales, a_row, b_row, at, mine, last, lane, staged, place, loaded, following, state)``.
+
+    A turn of a warp: multiplies what is ``loaded``, and the next chunk if a turn has two; gives what was
+    loaded meanwhile for the next turn. ``following`` is the second chunk where two are on their way.
+    """
+    pair, step, turns = pair_loader(form, shape), step_of(form, columns), turns_of(form, columns, shape)
+    stride, ahead = I32(shape.slices * chunk_length(form)), min(shape.ahead, turns)
 
     @scalar
     def once(words, scales, a_row, b_row, at, mine, last, lane, staged, place, loaded, following, state):
