@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from collections.abc import Callable
+from pathlib import Path
 
 # Before NumPy is imported: the workers of pytest-xdist already fill the cores.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
@@ -21,6 +23,12 @@ from tests.examples import PROFILE
 
 DEVICES = ("cpu", "standin", "cuda")
 DEVICE = os.environ.get("AUTOQ_TEST_DEVICE", "cpu")
+ROOT = Path(__file__).parents[1]
+# What is about the real kernels of a GPU, in whose place the stand-in has its own.
+WITHOUT_STANDIN = [
+    str(ROOT / path)
+    for path in ("autoq/kernels/cuda", "autoq/ops/on_device", "tests/gpu", "docs/extending/custom_op.md")
+]
 FLOATS = {"float32": np.float32, "float16": np.float16, "bfloat16": ml_dtypes.bfloat16}
 
 settings.register_profile(
@@ -59,9 +67,12 @@ def pytest_configure(config: pytest.Config) -> None:
     if DEVICE not in DEVICES:
         raise pytest.UsageError(f"AUTOQ_TEST_DEVICE={DEVICE}: allowed are {', '.join(DEVICES)}.")
     if DEVICE == "standin":  # before anything asks for CuPy
+        from tests.capture import graphs
         from tests.device.standin import install
 
         install()
+        graphs.install()
+        config.option.ignore = [*(config.option.ignore or ()), *WITHOUT_STANDIN]
     if DEVICE != "cpu":
         autoq.set_default_device("cuda")
     if os.environ.get("NUMBA_DISABLE_JIT") == "1":  # compiled arithmetic overflows silently
@@ -75,10 +86,20 @@ def device() -> str:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark the doctests that need compiled kernels: they can't carry a mark themselves."""
+    """Mark the doctests that need compiled kernels, and run all on the CPU: that is what they print of."""
     for item in items:
         if item.name in ("start.md", "autoq.kernels.cpu.reduce.amax"):
             item.add_marker("compiled")
+        if isinstance(item, pytest.DoctestItem):
+            item.runtest = _on_cpu(item.runtest)  # type: ignore[method-assign]
+
+
+def _on_cpu(run: Callable[[], None]) -> Callable[[], None]:
+    def run_on_cpu() -> None:
+        with autoq.default_device("cpu"):
+            run()
+
+    return run_on_cpu
 
 
 def pytest_report_header() -> str:

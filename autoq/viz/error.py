@@ -59,7 +59,7 @@ def on_host(values: Any) -> np.ndarray:
         >>> on_host([1.0, 2.0])
         array([1., 2.])
     """
-    return values.numpy() if isinstance(values, Tensor) else to_host(values)  # type: ignore[no-any-return]
+    return values.numpy() if isinstance(values, Tensor) else np.asarray(to_host(values))
 
 
 def saturated(values: Any, q: QTensor) -> np.ndarray:

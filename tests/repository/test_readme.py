@@ -19,7 +19,7 @@ def test_the_example_prints_what_it_says():
     (example,) = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
     (claimed,) = re.findall(r"prints\n\n```\n(.*?)```", README, re.DOTALL)
     printed = io.StringIO()
-    with contextlib.redirect_stdout(printed):
+    with contextlib.redirect_stdout(printed), aq.default_device("cpu"):
         exec(compile(example, "README.md", "exec"), {})
     assert [line.rstrip() for line in printed.getvalue().splitlines()] == claimed.splitlines()
 
