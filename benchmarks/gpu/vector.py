@@ -17,11 +17,10 @@ SIZE = 8192
 ROTATED = 256 << 20
 BAR = 14.0  # microseconds: 1 x 8192 by NVFP4 8192 x 8192
 NAMES = ("nvfp4", "mxfp4", "mxfp8", "int8", "int4", "fp8_block")
-# Tiles, slices, chunks on their way, whole lines or not: beside the usual, each a kernel to compile.
+# Tiles, slices, chunks on their way, bytes fetched: beside the usual, each a kernel to compile.
 SHAPES = {
-    "nvfp4": [(4, 4, 2, True), (4, 4, 1), (4, 8, 1), (4, 8, 1, True)],
-    "mxfp8": [(4, 4, 2, True), (4, 8, 1)],
-    "int8": [(2, 4, 1), (4, 4, 0)],
+    "nvfp4": [(4, 8, 1, 256), (4, 8, 1), (4, 4, 2, 128)],
+    "mxfp8": [(4, 4, 2, 256), (4, 8, 1, 128)],
 }
 BFLOAT = ml_dtypes.bfloat16
 OTHERS = {
@@ -93,8 +92,8 @@ def timed(
 
 def described(shape: Any) -> str:
     """How a kernel divides the work, in words."""
-    lines = ", whole lines" if shape.lines else ""
-    return f"{shape.tiles} tiles by {shape.slices} slices, {shape.ahead} chunks ahead{lines}"
+    fetched = f", {shape.fetched} bytes fetched" if shape.fetched else ""
+    return f"{shape.tiles} tiles by {shape.slices} slices, {shape.ahead} chunks ahead{fetched}"
 
 
 def is_near(call: Callable[[], bool], weight: Any, x: Any, out: Any) -> bool:

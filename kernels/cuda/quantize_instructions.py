@@ -160,6 +160,12 @@ def lines4(pointer, index):
     return pointer[index], pointer[index + 1], pointer[index + 2], pointer[index + 3]
 
 
+@_loading(".L1::no_allocate.L2::256B", bound=True)
+def two_lines4(pointer, index):
+    """``lines4`` for two lines, 256 bytes."""
+    return pointer[index], pointer[index + 1], pointer[index + 2], pointer[index + 3]
+
+
 @_loading(".nc")
 def constant4(pointer, index):
     """Four words of an array that the kernel doesn't write, from an index that is a multiple of 4 on."""

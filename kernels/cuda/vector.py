@@ -16,7 +16,7 @@ import numpy as np
 from ..codec import Codec
 from .decode import decoding
 from .dequantize import alignment
-from .launch import SIMULATED, Kernel, current_device, empty
+from .launch import SIMULATED, Kernel, current_device, device_capability, empty
 from .measure import contiguous
 from .operand import Packed, float_kind, is_aligned, scale_bits
 from .pieces import Operand, View
@@ -26,6 +26,8 @@ from .vector_stage import COLUMNS, MOST_COLUMNS, columns_of
 from .vector_weights import RUN, stored_pointer
 
 MOST_ROWS = 8
+# Older devices need more registers for the same.
+HOPPER = (9, 0)
 MOST_CODES = (1 << 31) - (1 << 16)
 FLOAT = np.dtype(np.float32)
 # Plans are found by the identity of a codec; an entry holds it.
@@ -145,10 +147,13 @@ def run(plan: Plan, a: Any, p: Packed, out: Any) -> None:
 
 
 def usual_shape(form: Form, columns: int) -> Shape:
-    """As many threads as registers allow: each block of them stages the whole vector."""
+    """What was fastest of those that benchmarks/gpu/vector.py tries, where registers allow it."""
     if columns > COLUMNS:
         return Shape(2, 4)
-    return Shape(4, 4, 2) if form.folded else Shape(4, 4, 1)
+    if not form.folded:
+        return Shape(4, 4, 1)
+    old = not SIMULATED and device_capability(current_device()) < HOPPER
+    return Shape(4, 4, 2, 128) if old or form.bits == 8 else Shape(4, 8, 1, 128)
 
 
 def weight_form(b: View) -> Form | None:

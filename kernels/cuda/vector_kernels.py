@@ -41,13 +41,14 @@ class Shape(NamedTuple):
         slices: Warps that share a tile's chunks.
         ahead: Chunks that a warp has on their way while it multiplies one, 1 or 2; 0 leaves it to the
             assembler when they are loaded, which takes fewer registers.
-        lines: Whether a load has the second cache read whole lines, of which other warps take a part.
+        fetched: Bytes that come to the second cache with a load, of which other warps take a part: 128, 256
+            or 0 for only what is read.
     """
 
     tiles: int
     slices: int
     ahead: int = 0
-    lines: bool = False
+    fetched: int = 0
 
     @property
     def threads(self) -> int:
@@ -135,7 +136,7 @@ def rows_of(tile, lane, n, word_step, scale_step):
 
 def pair_loader(form: Form, shape: Shape) -> Function:
     """``load(words, scales, a_row, b_row, at, last, lane)``: a chunk of both rows."""
-    load, holds = loader(form, shape.lines), shape.ahead > 0
+    load, holds = loader(form, shape.fetched), shape.ahead > 0
 
     @scalar
     def pair(words, scales, a_row, b_row, at, last, lane):

@@ -11,7 +11,7 @@ from ..bind import scalar
 from ..codec import Codec
 from ..scalar.bits import U
 from .intrinsics import load2, load4
-from .quantize_instructions import lines4
+from .quantize_instructions import lines4, two_lines4
 from .vector_decode import Form
 from .vector_stage import QUAD
 
@@ -19,6 +19,8 @@ Function = Callable[..., Any]
 # Codes whose sum is scaled at once.
 RUN, RUN_SHIFT = 32, 5
 I32 = np.int32
+# How words are read, by the bytes that come to the second cache with them.
+READS = {0: load4, 128: lines4, 256: two_lines4}
 
 
 def chunk_length(form: Form) -> int:
@@ -43,18 +45,18 @@ def last_codes(form: Form) -> int:
     return 128 // form.bits if form.folded else RUN
 
 
-def loader(form: Form, lines: bool = False) -> Function:
+def loader(form: Form, fetched: int = 0) -> Function:
     """``load(words, row, scales, at, last, lane) -> words, stored scales`` from at most ``last``.
 
     ``row`` is where a row's words begin, and its scales. Of folded forms a run of words and one number with
     the scale or both; else a word, or two, of each of four runs and their scales.
     """
-    return folded_loader(form, lines) if form.folded else run_loader(form)
+    return folded_loader(form, fetched) if form.folded else run_loader(form)
 
 
-def folded_loader(form: Form, lines: bool) -> Function:
+def folded_loader(form: Form, fetched: int) -> Function:
     """Four words that lie together and their scales."""
-    word_shift, read = 3 if form.bits == 4 else 2, lines4 if lines else load4
+    word_shift, read = 3 if form.bits == 4 else 2, READS[fetched]
 
     @scalar
     def load(words, row, scales, at, last, lane):

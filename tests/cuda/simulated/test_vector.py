@@ -42,7 +42,7 @@ def check(q: QTensor, x: np.ndarray, shape: Shape | None) -> None:
     [
         ("nvfp4", 20, 288, 1, np.float32, Shape(2, 1)),
         ("nvfp4", 16, 544, 2, np.float32, Shape(1, 2, 1)),
-        ("nvfp4", 40, 96, 1, BFLOAT, Shape(2, 1, 2, True)),
+        ("nvfp4", 40, 96, 1, BFLOAT, Shape(2, 1, 2, 128)),
         ("nvfp4", 16, 1120, 8, np.float32, Shape(1, 1)),
         ("nvfp4_single", 5, 64, 3, BFLOAT, Shape(1, 1)),
         ("mxfp4", 16, 160, 2, BFLOAT, Shape(1, 1)),
