@@ -60,7 +60,9 @@ def _pow_a(F: Any, g: Any, a: Any, b: Any) -> Any:
     """b * a**(b - 1), and 0 where b is 0 even if a is 0 too."""
     if _is_number(b):
         return g * (b * a ** (b - 1)) if b != 0 else g * 0.0
-    return g * b * a ** (F.where(F.equal(b, 0.0), 1.0, b) - 1.0)
+    # Only there: elsewhere the exponent b - 1 has a gradient of its own.
+    both = F.logical_and(F.equal(a, 0.0), F.equal(b, 0.0))
+    return g * b * a ** (F.where(both, 1.0, b) - 1.0)
 
 
 def _pow_b(F: Any, g: Any, a: Any, b: Any) -> Any:

@@ -79,13 +79,21 @@ def drawn(pattern):
 
 
 def code_of(codec: Codec) -> Function:
-    """The code of a float32, under one of the limits, with a draw that depends on the pattern."""
+    """The code of a float32, under one of the limits, with a draw that depends on the pattern.
+
+    A NaN is an integer's under the limit 0 alone, as in every block that isn't finite: its bits after
+    arithmetic are the processor's own.
+    """
     encode = element_functions(codec.element, codec.rounding, codec.nonfinite).encode
+    without_codes = codec.element.kind == "integer"
 
     @scalar
     def code(pattern, limits, mask, p, q, t):
         mixed = U(U(pattern >> U(2)) * SPREAD)
-        return encode(real(pattern), limits[U(U(mixed >> U(7)) & mask)], drawn(pattern))
+        limit = limits[U(U(mixed >> U(7)) & mask)]
+        if without_codes and U(pattern & MAGNITUDE) > INFINITY:
+            limit = ZERO
+        return encode(real(pattern), limit, drawn(pattern))
 
     return code
 

@@ -9,11 +9,12 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-import autoq  # noqa: F401  (fills the registry)
+import autoq
 from autoq.errors import ArgumentError, AutoqError, DTypeError, IndexingError, ShapeError
 from autoq.ops.special import erf
 from autoq.random import Draw
 from autoq.tape.op import REGISTRY
+from autoq.testing import check_grads
 
 STEP = 1e-5
 F = SimpleNamespace(**{name: op.forward for name, op in REGISTRY.items()})
@@ -144,6 +145,10 @@ def test_pow_at_base_zero():
     np.testing.assert_array_equal(gradient(op, 1, g, (0.0, exponents), {}), [0, 0, 0])
     np.testing.assert_array_equal(gradient(op, 0, g, (zero, 0), {}), [0, 0, 0])
     np.testing.assert_allclose(gradient(op, 1, 3 * g, (2.0, exponents), {}), 3 * np.log(2) * 2**exponents)
+
+
+def test_the_second_gradient_of_pow_holds_where_the_exponent_is_zero():
+    check_grads(autoq.pow, np.array([0.5, 1.5, 2.0]), np.array([0.0, 1.0, 0.0]), order=2)
 
 
 @pytest.mark.parametrize(

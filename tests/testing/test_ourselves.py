@@ -23,6 +23,10 @@ CASTS = {
     "dequantize": (lambda x: aq.tanh(x.quantize(aq.mxfp4)).dequantize() * x, [SIGNAL]),
     "astype": (lambda x: aq.tanh(x.quantize(aq.mxfp4).dequantize()).astype(aq.bfloat16) * x, [SIGNAL]),
     "identity": (lambda x: apply("identity", aq.tanh(x.quantize(aq.mxfp4))) * x, [SIGNAL]),
+    "to_device": (
+        lambda x: apply("to_device", aq.tanh(x.quantize(aq.mxfp4)), device=x.device) * x,
+        [SIGNAL],
+    ),
     "quantize_grad": (lambda x: aq.sin(aq.quantize_grad(x.quantize(aq.mxfp8), aq.int8)) * x, [SIGNAL]),
     "quantize_learned_step": (
         lambda x, step: aq.tanh(x.quantize(SMALL_BLOCKS, ste=aq.learned_step(step))) * x,
