@@ -26,7 +26,7 @@ from .vector_stage import COLUMNS, MOST_COLUMNS, columns_of
 from .vector_weights import RUN, stored_pointer
 
 MOST_ROWS = 8
-# Older devices need more registers for the same.
+# Other devices' compilers need more registers than 1024 threads have.
 HOPPER = (9, 0)
 MOST_CODES = (1 << 31) - (1 << 16)
 FLOAT = np.dtype(np.float32)
@@ -152,8 +152,8 @@ def usual_shape(form: Form, columns: int) -> Shape:
         return Shape(2, 4)
     if not form.folded:
         return Shape(4, 4, 1)
-    old = not SIMULATED and device_capability(current_device()) < HOPPER
-    return Shape(4, 4, 2, 128) if old or form.bits == 8 else Shape(4, 8, 1, 128)
+    hopper = SIMULATED or device_capability(current_device()) == HOPPER
+    return Shape(4, 8, 1, 128) if hopper and form.bits == 4 else Shape(4, 4, 2, 128)
 
 
 def weight_form(b: View) -> Form | None:
