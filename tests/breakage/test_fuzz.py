@@ -145,8 +145,14 @@ def decoded(operands: list[Any]) -> list[Any] | None:
 
 
 def _number(x: Any, whole: list[Any]) -> Any:
-    """A Python number as an array; an integer in the dtype of the integers beside it."""
-    return np.asarray(x, np.result_type(*whole) if whole and type(x) is int else None)
+    """A Python number as an array; an integer in the dtype of the integers beside it, if that holds it.
+
+    What it doesn't hold is refused, but by comparisons, which are right whatever the dtype.
+    """
+    dtype = np.result_type(*whole) if whole and type(x) is int else None
+    if dtype is not None and not np.iinfo(dtype).min <= x <= np.iinfo(dtype).max:
+        dtype = None
+    return np.asarray(x, dtype)
 
 
 def assert_three_parts(name: str, error: AutoqError) -> None:
