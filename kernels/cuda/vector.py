@@ -176,7 +176,7 @@ def _lies_well(p: Packed, form: Form) -> bool:
     if words.strides[1] != words.itemsize or scales.strides[1] != scales.itemsize:
         return False
     if (
-        p.shape[0] * max(words.strides[0] // words.itemsize, scales.strides[0] // scales.itemsize)
+        p.shape[0] * max(abs(words.strides[0]) // words.itemsize, abs(scales.strides[0]) // scales.itemsize)
         >= MOST_CODES
     ):
         return False

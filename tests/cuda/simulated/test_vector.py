@@ -128,6 +128,14 @@ def test_strides_leading_axes_and_a_slice_of_rows():
     check(q, four.transpose(1, 0, 2), Shape(1, 1))
 
 
+def test_places_beyond_31_bits_are_left_to_others_in_either_direction():
+    found = view(weight("nvfp4", 20, 96))
+    assert vector.weight_form(found) is not None
+    for step in (1 << 30, -(1 << 30)):
+        words = np.lib.stride_tricks.as_strided(found.packed.words, strides=(step, 4))
+        assert vector.weight_form(found._replace(packed=found.packed._replace(words=words))) is None
+
+
 def test_plans_are_kept_by_how_operands_lie(monkeypatch):
     monkeypatch.setattr(vector, "usual_shape", lambda form, columns: Shape(1, 1))
     q, x = weight("nvfp4", 20, 96), np.random.default_rng(4).standard_normal((2, 96)).astype(np.float32)
