@@ -86,9 +86,8 @@ def test_words_of_odd_alignment_are_read_one_at_a_time(launched: list[Any]) -> N
     decode(scheme("mxfp8"), out)
     decode(scheme("mxfp8"), out, skip=4)
     (_, together), (_, apart) = launched
-    # Runs of eight codes, and of four.
-    assert together[5] == out.size // 8
-    assert apart[5] == out.size // 4
+    # Runs of four codes, a word, wherever they lie.
+    assert together[5] == apart[5] == out.size // 4
 
 
 def test_the_same_layout_is_planned_once(launched: list[Any], monkeypatch: pytest.MonkeyPatch) -> None:
