@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 import autoq as aq
+from autoq.tape.apply import apply
 from autoq.tape.op import Op
 from autoq.testing import check_grads, check_production
 
@@ -38,7 +39,11 @@ def cast(x: Any) -> Any:
 
 
 def kept_apart(x: Any) -> Any:
-    return aq.sin(x.quantize(aq.int4).stop_gradient() if False else x.quantize(aq.int4).inhibit()) * x
+    return aq.sin(x.quantize(aq.int4).inhibit()) * x
+
+
+def moved(x: Any) -> Any:
+    return apply("to_device", aq.tanh(x.quantize(aq.mxfp4)), device=x.device) * x
 
 
 def with_quantized_gradient(x: Any) -> Any:
@@ -80,6 +85,7 @@ CASTS: dict[str, list[tuple[Program, list[np.ndarray]]]] = {
     "dequantize": [(dequantized, arrays(1))],
     "astype": [(cast, arrays(1))],
     "identity": [(kept_apart, arrays(1))],
+    "to_device": [(moved, arrays(1))],
     "quantize_grad": [(with_quantized_gradient, arrays(1))],
     "quantize_learned_step": [(with_learned_step, [*arrays(1), LEARNED])],
     "quantize_learned_clip": [(with_learned_clip, [*arrays(1), 7 * LEARNED])],
