@@ -1,8 +1,9 @@
 """The GPU tables, ours and the peers' side by side in one run; the results go to RESULTS.md.
 
 ``make bench-gpu`` runs all sections, ``benchmarks/gpu.py quantize matmul`` two of them. Sections run in a
-process of their own: after one that kills it or hangs, the rest runs in a new one. ``--quick`` is for trying
-the scripts out; with ``AUTOQ_TEST_DEVICE=standin`` that needs no device.
+process of their own: after one that kills it or hangs, the rest runs in a new one. ``--warm`` compiles all
+kernels first, sections side by side on as many cores as there are. ``--quick`` is for trying the scripts out;
+with ``AUTOQ_TEST_DEVICE=standin`` that needs no device.
 """
 
 from __future__ import annotations
@@ -40,12 +41,15 @@ def main() -> int:
     parser.add_argument("--limit", type=float, default=LIMIT, help="seconds a section may take")
     parser.add_argument("--quick", action="store_true", help="small sizes, few rounds; nothing is written")
     parser.add_argument("--write", action="store_true", help="run nothing: write RESULTS.md from --out")
+    parser.add_argument("--warm", action="store_true", help="time nothing: compile and check, all at once")
     parser.add_argument("--child", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args()
     names = options.sections or [name for name in SECTIONS if (HERE / f"gpu/{name}.py").exists()]
     if options.child:
         run_all(names, options)
         return 0
+    if options.warm:
+        return warm(names, options)
     if not options.write:
         for name in names:
             (options.out / f"{name}.json").unlink(missing_ok=True)
@@ -63,6 +67,23 @@ def main() -> int:
 
 def _fine(section: dict) -> bool:
     return section["state"] == "done" and all(row["passed"] for row in tables.rows_of(section, "check"))
+
+
+def warm(names: list[str], options: argparse.Namespace) -> int:
+    """Run the sections side by side, each in a process of its own, until every kernel is in the cache."""
+    out = options.out / "warm"
+    command = [sys.executable, __file__, "--child", "--warm", f"--out={out}", f"--limit={options.limit}"]
+    command += ["--quick"] if options.quick else []
+    children = [subprocess.Popen([*command, name]) for name in names]
+    for child in children:
+        try:
+            child.wait(options.limit + GRACE)
+        except subprocess.TimeoutExpired:
+            child.kill()
+    found = tables.load(out)
+    bad = [name for name in names if name not in found or not _fine(found[name])]
+    print(f"{len(names) - len(bad)} of {len(names)} sections are warm; not: {', '.join(bad) or 'none'}")
+    return 1 if bad else 0
 
 
 def supervise(names: list[str], options: argparse.Namespace) -> None:
@@ -120,9 +141,11 @@ def prepare() -> bool:
     if os.environ.get("AUTOQ_TEST_DEVICE") != "standin":
         return True
     sys.path.insert(0, str(HERE.parent))
+    from tests.capture import graphs
     from tests.device.standin import install
 
     install()
+    graphs.install()
     return False
 
 
@@ -136,7 +159,7 @@ def run_section(name: str, options: argparse.Namespace, device: bool) -> None:
     signal.signal(signal.SIGALRM, _overdue)
     signal.setitimer(signal.ITIMER_REAL, options.limit)
     try:
-        report = Report(name, options.out, quick=options.quick, device=device)
+        report = Report(name, options.out, quick=options.quick, device=device, timed=not options.warm)
         importlib.import_module(f"gpu.{name}").run(report)
     except (Exception, SystemExit) as error:
         traceback.print_exc()

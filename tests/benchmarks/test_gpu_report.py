@@ -159,6 +159,24 @@ def test_a_section_runs_on_the_stand_in_and_writes_no_results(tmp_path: Path) ->
 
 @pytest.mark.slow
 @pytest.mark.skipif(not ON_CPU, reason="the script runs on a device of its own")
+def test_warming_up_times_nothing(tmp_path: Path) -> None:
+    for name, body in {
+        "calls": "calls = []; report.time('x', lambda: calls.append(1)); assert 0 < len(calls) < 10",
+        "fails": "report.check('wrong', False)",
+    }.items():
+        (tmp_path / f"{name}.py").write_text(f"def run(report):\n    {body}\n")
+    command = [sys.executable, "benchmarks/gpu.py", "--warm", f"--out={tmp_path / 'out'}", "calls", "fails"]
+    environment = {**os.environ, "AUTOQ_TEST_DEVICE": "standin", "AUTOQ_BENCH_SECTIONS": str(tmp_path)}
+    result = subprocess.run(command, env=environment, cwd=ROOT, capture_output=True, text=True)
+    assert result.returncode == 1
+    assert "1 of 2 sections are warm; not: fails" in result.stdout
+    section = json.loads((tmp_path / "out/warm/calls.json").read_text())
+    assert section["state"] == "done"
+    assert not any(row["kind"] == "time" for row in section["rows"])
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not ON_CPU, reason="the script runs on a device of its own")
 def test_sections_that_fail_hang_or_die_lose_no_other(tmp_path: Path) -> None:
     for name, body in {
         "dies": "import os; os._exit(5)",
