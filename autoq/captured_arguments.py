@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from autoq import devices
+from autoq.captured_memory import put
 from autoq.errors import ArgumentError, DeviceError, DTypeError, ShapeError
 from autoq.storage import QTensor
 from autoq.tape.node import LEAF
@@ -35,6 +36,7 @@ class Arguments:
         self.signature, self.device = signature, device
         self.held: list[Any] = []
         self.names = [name for name, _ in named(signature, args, kwargs)]
+        self.nested = bool(kwargs) or any(map(_is_nest, args))
         self.tree = mapped((args, kwargs), self._enter)
 
     def call(self, step: Callable[..., Any]) -> Any:
@@ -48,6 +50,11 @@ class Arguments:
         Raises:
             ArgumentError, ShapeError, DTypeError, DeviceError: Naming the argument that differs, and how.
         """
+        if not self.nested and not kwargs and len(args) == len(self.held) and not any(map(_is_nest, args)):
+            for name, x, held in zip(self.names, args, self.held, strict=True):
+                if x is not held:
+                    self._copy(name, x, held)
+            return
         found = named(self.signature, args, kwargs)
         if [name for name, _ in found] != self.names:
             raise ArgumentError(
@@ -132,7 +139,7 @@ class Arguments:
         """Copy one array, from the host or on the device, on the current stream."""
         xp = devices.namespace_of(self.device)
         if devices.on_gpu(value):
-            xp.copyto(held, value)
+            put(xp, held, value)
         else:
             held.set(np.asarray(value, order="C"), stream=xp.cuda.get_current_stream())
 
@@ -164,6 +171,10 @@ def _walk(name: str, x: Any, found: list[tuple[str, Any]]) -> None:
             _walk(f"{name}[{number}]", value, found)
     else:
         found.append((name, x))
+
+
+def _is_nest(x: Any) -> bool:
+    return isinstance(x, dict | list | tuple)
 
 
 def _equal(x: Any, held: Any) -> bool:

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 SLOTS = 8  # steps that the host may be ahead of the device
+FROM_HOST, ON_DEVICE = 1, 3  # cudaMemcpyKind
 
 
 class Uploads:
@@ -21,7 +22,7 @@ class Uploads:
 
     @contextmanager
     def slot(self) -> Any:
-        """The function that copies a host array to a device array, within one step."""
+        """The function that copies host bytes to where a device array begins, within one step."""
         number = self.turn = (self.turn + 1) % SLOTS
         held, event = self.slots[number], self.events[number]
         if held:
@@ -29,18 +30,32 @@ class Uploads:
         stream = self.cupy.cuda.get_current_stream()
 
         def upload(device: Any, host: np.ndarray) -> None:
-            key = len(used)
+            key, size = len(used), host.nbytes
             if key not in held:
-                memory = self.cupy.cuda.alloc_pinned_memory(host.nbytes)
-                held[key] = np.frombuffer(memory, np.uint8, host.nbytes)
+                memory = self.cupy.cuda.alloc_pinned_memory(size)
+                pinned = np.frombuffer(memory, np.uint8, size)
+                held[key] = pinned, pinned.ctypes.data
             used.append(key)
-            held[key][...] = host
-            device.set(held[key], stream=stream)
+            pinned, address = held[key]
+            pinned[...] = host
+            self.cupy.cuda.runtime.memcpyAsync(device.data.ptr, address, size, FROM_HOST, stream.ptr)
 
         used: list[int] = []
         yield upload
         if used:
             event.record(stream)
+
+
+def put(cupy: Any, target: Any, source: Any) -> None:
+    """Copy a device array to another of the same shape and dtype on the current stream.
+
+    Contiguous ones by one call of CUDA: CuPy's own takes the host several times as long.
+    """
+    if target.flags.c_contiguous and source.flags.c_contiguous:
+        stream = cupy.cuda.get_current_stream().ptr
+        cupy.cuda.runtime.memcpyAsync(target.data.ptr, source.data.ptr, target.nbytes, ON_DEVICE, stream)
+    else:
+        cupy.copyto(target, source)
 
 
 def allocator(cupy: Any) -> Callable[[int], Any]:

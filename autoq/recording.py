@@ -58,7 +58,7 @@ class Recording:
             >>> steps = iter(range(1, 10))
             >>> recording = Recording(lambda size: np.empty(size, np.uint8), np.copy)
             >>> count = recording.follow(lambda: np.float32(next(steps)))
-            >>> recording.advance(lambda device, host: np.copyto(device, host))
+            >>> recording.advance(lambda device, host: np.copyto(device[: len(host)], host))
             >>> count
             array(2., dtype=float32)
         """
@@ -118,9 +118,11 @@ class Recording:
         self.upload(upload)
 
     def upload(self, upload: Callable[[Any, np.ndarray], None]) -> None:
-        """Copy the host's values to the device."""
-        for chunk in self.chunks:
+        """Copy the host's values to the device, of the last chunk what is in use."""
+        for chunk in self.chunks[:-1]:
             upload(chunk.device, chunk.host)
+        if self.chunks:
+            upload(self.chunks[-1].device, self.chunks[-1].host[: self._used])
 
     def _room(self, size: int) -> tuple[np.ndarray, Any]:
         """Parts of a chunk, on the host and on the device."""

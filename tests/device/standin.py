@@ -6,6 +6,7 @@ with NumPy's, whose functions are those that CuPy has (``cupy_names.txt``), with
 
 from __future__ import annotations
 
+import ctypes
 import sys
 from functools import lru_cache
 from importlib.machinery import ModuleSpec
@@ -172,6 +173,12 @@ def from_dlpack(x: Any, **options: Any) -> ndarray:
     return capsule.array.view()
 
 
+def copy_bytes(target: int, source: int, size: int, kind: int, stream: int) -> None:
+    """``cudaMemcpyAsync`` from the host (1) or on the device (3): the same memory here."""
+    assert kind in (1, 3)
+    ctypes.memmove(target, source, size)
+
+
 def _cuda() -> ModuleType:
     """``cupy.cuda``: devices, streams, the pool, and what the runtime tells."""
     module = ModuleType("cupy.cuda")
@@ -181,6 +188,7 @@ def _cuda() -> ModuleType:
         getDevice=current_device,
         memGetInfo=lambda: (FREE, TOTAL),
         deviceSynchronize=lambda: read("synchronize"),
+        memcpyAsync=copy_bytes,
         CUDARuntimeError=error,
     )
     stream = SimpleNamespace(ptr=0, synchronize=lambda: read("synchronize"), null=True)
