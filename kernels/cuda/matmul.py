@@ -22,9 +22,12 @@ import numpy as np
 
 from . import blas, blas_fp8, vector
 from .launch import empty, library
-from .operand import Packed
+from .map import mapped
+from .operand import FLOATS, Packed
 from .pieces import PIECE_BITS, Operand, View, bfloat16, bits_of, decoded, has_one_scale, pieces, product_of
+from .trace import traced
 
+ITSELF = traced(lambda x: x, "f").expression
 PRECISIONS = ("highest", "tf32", "bf16", "exact")
 # Products of fewer multiplications gain nothing: they take float32 rather than the launches of a sum of
 # products, and float32 sums rather than those of the FP8 tensor cores.
@@ -119,7 +122,7 @@ def _multiply(a: Operand, b: Operand, out: Any, precision: str, start: Any) -> N
         return
     adds = start is not None
     if adds:
-        out[...] = start
+        _begin(out, start)
     dense = not isinstance(a, View) and not isinstance(b, View)
     if out.dtype == np.float64:
         _gemm(_doubles(a), _doubles(b), out, adds)
@@ -131,6 +134,14 @@ def _multiply(a: Operand, b: Operand, out: Any, precision: str, start: Any) -> N
         _by_pieces(a, b, out, adds)
     else:
         _gemm(decoded(a, "float32"), decoded(b, "float32"), out, adds, precision)
+
+
+def _begin(out: Any, start: Any) -> None:
+    """Write what a product is added to into its place, most often a bias into every row."""
+    if out.dtype.name in FLOATS and start.dtype.name in FLOATS:
+        mapped(ITSELF, [start], (), out)
+    else:
+        out[...] = start
 
 
 def _doubles(x: Operand) -> Any:
