@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Sequence
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -45,13 +47,19 @@ DIGITS = Problem((64, 256, 128, 10), 64, 3e-3, True)
 
 def model_of(problem: Problem, weights: Any = None) -> aq.nn.Sequential:
     """The network on the GPU, the same starting weights every time."""
+    return copy.deepcopy(drawn(problem, weights)).to("cuda")
+
+
+@lru_cache(maxsize=8)
+def drawn(problem: Problem, weights: Any = None) -> aq.nn.Sequential:
+    """The network on the CPU, drawn once: millions of weights take seconds."""
     rng = aq.Generator(0)
     layers: list[aq.nn.Module] = []
     widths = problem.widths
     for inputs, outputs in zip(widths[:-2], widths[1:-1], strict=True):
         layers += [aq.nn.Linear(inputs, outputs, weight_scheme=weights, rng=rng), aq.nn.ReLU()]
     head = aq.nn.Linear(*widths[-2:], weight_scheme=weights, rng=rng, out_dtype=aq.float32)
-    return aq.nn.Sequential(*layers, head).to("cuda")
+    return aq.nn.Sequential(*layers, head)
 
 
 def autoq_step(problem: Problem, signal: Any = None, weights: Any = None, captured: bool = False) -> Step:
@@ -77,7 +85,7 @@ def torch_model(problem: Problem, linear: Any = None) -> Any:
     import torch
 
     layers: list[Any] = []
-    parameters = [parameter.numpy() for parameter in model_of(problem).parameters()]
+    parameters = [parameter.numpy() for parameter in drawn(problem).parameters()]
     for weight, bias in zip(parameters[::2], parameters[1::2], strict=True):
         layer = (linear or torch.nn.Linear)(*weight.shape[::-1])
         layer.load_state_dict({"weight": torch.from_numpy(weight), "bias": torch.from_numpy(bias)})
