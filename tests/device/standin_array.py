@@ -21,6 +21,7 @@ from .standin_device import (
     current_device,
     read,
 )
+from .standin_flush import flush_of, flushed
 
 
 def wrap(result: Any) -> Any:
@@ -59,17 +60,22 @@ def computed(function: Any, *args: Any, **kwargs: Any) -> Any:
         (out,) = out
     if out is not None and not isinstance(out, ndarray):
         raise TypeError(f"out must be cupy.ndarray, not {type(out)}")
+    flush = flush_of(function)
     with np.errstate(all="ignore"):
         given = {name: unwrap(value) for name, value in kwargs.items()}
+        arguments = [flush(value) for value in unwrap(args)]
         if out is None:
-            return wrap(function(*unwrap(args), **given))
-        function(*unwrap(args), out=out._array, **given)
+            return wrap(flush(function(*arguments, **given)))
+        function(*arguments, out=out._array, **given)
+        out._array[...] = flush(out._array)
         return out
 
 
 def cast(array: np.ndarray, dtype: Any, order: str = "K") -> np.ndarray:
     """A copy in another dtype; among floats, float32 numbers below the normal ones become 0, as by CuPy."""
     with np.errstate(all="ignore"):
+        if SETTINGS["flush"] and np.dtype(dtype) == np.bool_:
+            array = flushed(array)
         made = array.astype(dtype, order=order)
         narrow = [
             np.dtype(np.float32) in (array.dtype, made.dtype),

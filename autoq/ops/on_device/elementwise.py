@@ -18,12 +18,13 @@ from autoq.kernels.cuda.trace import Traced, traced
 from autoq.schemes import QuantScheme
 from autoq.storage import QTensor
 from autoq.storage.convert import nearest
+from autoq.storage.inputs import converted
 from autoq.storage.layout import Layout, grid_shape, words_shape
 from autoq.storage.plan import codec_of, plan_of
 from autoq.tape.accelerated import ELEMENTWISE, accelerate, accelerate_rule
 from autoq.tape.namespace import Namespace
 from autoq.tape.op import REGISTRY, Op, Rule
-from autoq.types import float32
+from autoq.types import float32, float64
 
 Key = tuple[Any, ...]
 Shape = tuple[int, ...]
@@ -69,6 +70,8 @@ def elementwise(op: Op, values: Any, static: dict[str, Any], out: Any, compute: 
     key = plain_key(static) if static else ()
     if key is None:
         return NotImplemented
+    if op.kind == "index" and set(kinds_of(values, whole=True) or "") >= {"f", "i"}:
+        return op.forward(*[as_float64(x) for x in values])
     return computed((op, key), forward_expression, values, out, whole=op.kind != "index")
 
 
@@ -137,6 +140,12 @@ def prepared(
     used = tuple(numbers[step[1]] for step in found.expression.steps if step[0] == "number")
     launches = planned(found.expression, operands, as_operand(make()))
     return Call(launches, used, cast, make, int(np.prod(shape)))
+
+
+def as_float64(x: Any) -> Any:
+    """Floats beside integers, with which CuPy would compare float32's subnormals as zeros."""
+    x = x.dequantize() if x.__class__ is QTensor else x
+    return converted(x, float64) if x.dtype.name in FLOATS else x
 
 
 def kinds_of(values: Any, whole: bool) -> str | None:

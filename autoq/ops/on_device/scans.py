@@ -12,7 +12,7 @@ from autoq.devices import on_gpu
 from autoq.kernels.cuda.launch import SIMULATED, empty, library
 from autoq.kernels.cuda.scan import first_extrema, recurrence, running
 from autoq.storage import QTensor
-from autoq.storage.inputs import converted
+from autoq.storage.inputs import contiguous, converted
 from autoq.tape.accelerated import accelerate, raw_on_device
 from autoq.tape.op import REGISTRY, Op
 from autoq.types import float32
@@ -96,7 +96,7 @@ def fits(axis: Any, ndim: int) -> bool:
 def lines(x: Any, axis: int) -> Any:
     """(before, n, after) of an axis, contiguous."""
     shape = x.shape
-    whole = library().ascontiguousarray(x)
+    whole = contiguous(x)
     return whole.reshape(prod(shape[:axis]), shape[axis], prod(shape[axis + 1 :]))
 
 
@@ -118,6 +118,6 @@ def in_pieces(name: str, x: Any) -> Any:
     whole = library().full((before, pieces * PIECE, after), neutral, float32)
     whole[:, :count] = x
     inner = along(name, whole.reshape(before * pieces, PIECE, after)).reshape(before, pieces, PIECE, after)
-    totals = along(name, library().ascontiguousarray(inner[:, :-1, -1]))
+    totals = along(name, contiguous(inner[:, :-1, -1]))
     inner[:, 1:] = raw_on_device(REGISTRY[joined], inner[:, 1:], totals[:, :, None])
     return inner.reshape(whole.shape)[:, :count]
