@@ -18,6 +18,7 @@ from autoq.tape.op import REGISTRY, Op
 from autoq.types import float32
 
 UFUNCS = {"cumulative_sum": "add", "cumulative_prod": "multiply", "cummax": "maximum", "cummin": "minimum"}
+FLATTENING = ("add", "multiply")  # take all values as one line where no axis is named
 # The op that joins two pieces, and what it leaves as it is. Products are never taken in pieces: a later piece
 # may be too large for a float32 where the product so far is 0.
 JOINED = {"add": ("add", 0.0), "maximum": ("maximum", -np.inf), "minimum": ("minimum", np.inf)}
@@ -31,7 +32,7 @@ def scanned(op: Op, values: Any, static: dict[str, Any], out: Any, compute: Any)
     x, name, axis = dense(values[0], compute), UFUNCS[op.name], option(op, static, "axis")
     if x is None:
         return NotImplemented
-    if axis is None:
+    if axis is None and name in FLATTENING:
         x, axis = x.reshape(-1), 0
     if not fits(axis, x.ndim):
         return NotImplemented
