@@ -31,7 +31,10 @@ def matmul(a: Any, b: Any) -> Any:
         tensor([3. 7.], float32)
     """
     if a.dtype.kind == b.dtype.kind == "b":
-        a, b = a.astype(np.int64), b.astype(np.int64)  # bools count; CuPy multiplies before it looks at dtype=
+        a, b = (
+            a.astype(np.int64),
+            b.astype(np.int64),
+        )  # bools count; CuPy multiplies before it looks at dtype=
     try:
         return np.matmul(a, b)
     except ValueError:

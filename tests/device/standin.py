@@ -41,6 +41,8 @@ class UFunc:
         unknown = set(kwargs) - {"out", "dtype", "casting"}
         if unknown:
             raise TypeError(f"Wrong arguments {unknown}")
+        if self.__name__ == "sign":  # of bools too
+            args = tuple([x.astype(np.int8) if getattr(x, "dtype", None) == np.bool_ else x for x in args])
         if self.__name__ == "matmul" and kwargs.get("dtype") is not None:
             return computed(self._ufunc, *args).astype(kwargs["dtype"])  # what comes out is converted
         return computed(self._ufunc, *args, **kwargs)

@@ -66,13 +66,24 @@ def elementwise(op: Op, values: Any, static: dict[str, Any], out: Any, compute: 
     A result whose scheme needs more than its blocks' largest magnitudes is returned as float32.
     """
     if (compute is not float32 and compute != float32) or op.variadic:
-        return NotImplemented
+        return of_integers(op, values) if np.dtype(compute).kind in "iu" else NotImplemented
     key = plain_key(static) if static else ()
     if key is None:
         return NotImplemented
     if op.kind == "index" and set(kinds_of(values, whole=True) or "") >= {"f", "i"}:
         return op.forward(*[as_float64(x) for x in values])
     return computed((op, key), forward_expression, values, out, whole=op.kind != "index")
+
+
+def of_integers(op: Op, values: Any) -> Any:
+    """What CuPy computes of integers by way of float64, which hasn't room for those of 64 bits."""
+    if op.name in ("floor", "ceil", "trunc"):
+        return values[0].copy()
+    if op.name != "fmod":
+        return NotImplemented
+    a, b = values
+    rest = np.remainder(a, b)  # with the sign of b
+    return np.where((rest != 0) & ((rest < 0) != (a < 0)), rest - b, rest)
 
 
 def computed(
