@@ -240,7 +240,7 @@ class ndarray:  # noqa: N801
             raise ValueError("non-scalar numpy.ndarray cannot be used for fill")
         given = value if isinstance(value, np.ndarray) else unwrap(value)
         with np.errstate(all="ignore"):
-            self._array[host_index(index, self.shape, masks=False)] = (
+            self._array[host_index(index, self.shape)] = (
                 cast(given, self.dtype) if isinstance(value, ndarray) else given
             )
 
@@ -297,7 +297,7 @@ def _operand(value: Any) -> bool:
     return isinstance(value, ndarray | np.ndarray | np.generic | int | float | complex)
 
 
-def host_index(index: Any, shape: tuple[int, ...], masks: bool = True) -> Any:
+def host_index(index: Any, shape: tuple[int, ...]) -> Any:
     """An index for NumPy; integers of arrays that lie outside wrap around, as no device checks them."""
     parts = index if isinstance(index, tuple) else (index,)
     found: list[Any] = []
@@ -305,8 +305,11 @@ def host_index(index: Any, shape: tuple[int, ...], masks: bool = True) -> Any:
     after = sum(p is not None and p is not Ellipsis for p in parts)
     for part in parts:
         array = part._array if isinstance(part, ndarray) else part
-        if isinstance(part, ndarray) and array.dtype.kind == "b" and masks and array.ndim:
-            read("mask")  # how many values come out is known on the device only
+        on_host = isinstance(part, np.ndarray | list)
+        if (isinstance(part, ndarray) or on_host) and np.asarray(array).dtype.kind == "b" and np.ndim(array):
+            read(
+                "mask"
+            )  # how many values it picks is asked of the device, where masks on the host are copied to
         if isinstance(part, ndarray | np.ndarray | list) and np.asarray(array).dtype.kind in "iu":
             array = np.asarray(array)
             if array.ndim and axis < len(shape) and shape[axis]:
