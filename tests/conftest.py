@@ -18,6 +18,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 import autoq
+from autoq import context
 from autoq.schemes import CATALOG
 from tests.examples import PROFILE
 
@@ -96,10 +97,21 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 def _on_cpu(run: Callable[[], None]) -> Callable[[], None]:
     def run_on_cpu() -> None:
-        with autoq.default_device("cpu"):
-            run()
+        defaults = context._Defaults.context
+        try:
+            with autoq.default_device("cpu"):
+                run()
+        finally:
+            context._Defaults.context = defaults  # some examples set them
 
     return run_on_cpu
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Refuse to run a test in settings, such as the default device, that an earlier one left changed."""
+    settings = context.current()
+    assert settings.device == ("cpu" if DEVICE == "cpu" else "cuda"), "the default device was changed"
+    assert settings == context.Context(device=settings.device), f"settings were changed: {settings}"
 
 
 def pytest_report_header() -> str:

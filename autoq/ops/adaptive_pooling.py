@@ -11,6 +11,7 @@ from autoq.errors import ShapeError
 from autoq.ops.axes import Shape, along
 from autoq.ops.samples import moved
 from autoq.ops.windows import Sizes, per_axis
+from autoq.storage.inputs import contiguous
 from autoq.tape.op import Op, register
 
 
@@ -74,7 +75,7 @@ def bin_means(x: Any, *, sizes: Shape) -> Any:
         x = np.moveaxis(x, axis, 0)
         bins = [along(np.add.reduce, x[a:b], axis=0) / (b - a) for a, b in _bins(x.shape[0], count)]
         x = np.moveaxis(np.stack(bins), 0, axis)
-    return array_namespace(x).ascontiguousarray(x)
+    return contiguous(x)
 
 
 def bin_spread(x: Any, *, sizes: Shape) -> Any:
@@ -93,7 +94,7 @@ def bin_spread(x: Any, *, sizes: Shape) -> Any:
         for value, (a, b) in zip(x, _bins(extent, x.shape[0]), strict=True):
             out[a:b] += value / (b - a)
         x = np.moveaxis(out, 0, axis)
-    return array_namespace(x).ascontiguousarray(x)
+    return contiguous(x)
 
 
 def _bins(extent: int, count: int) -> list[tuple[int, int]]:

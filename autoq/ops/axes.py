@@ -10,6 +10,7 @@ import numpy as np
 
 from autoq.devices import array_namespace, on_gpu
 from autoq.errors import ArgumentError, ShapeError
+from autoq.storage import device
 
 Shape = tuple[int, ...]
 Axis = int | tuple[int, ...] | None
@@ -74,6 +75,8 @@ REDUCTIONS = {
 def along(reduction: Callable[..., Any], x: Any, **options: Any) -> Any:
     """``reduction``, the ``reduce`` of a NumPy ufunc; on a GPU by the function of the same meaning.
 
+    Extrema and truths of float32 are none of CuPy's there, which takes subnormals for zeros.
+
     Example:
         >>> along(np.add.reduce, np.ones((2, 3)), axis=0)
         array([2., 2., 2.])
@@ -84,10 +87,15 @@ def along(reduction: Callable[..., Any], x: Any, **options: Any) -> Any:
     if not isinstance(ufunc, np.ufunc):
         return reduction(x, **options)
     function, initial = getattr(array_namespace(x), REDUCTIONS[ufunc.__name__]), options.pop("initial", None)
+    if ufunc.__name__.startswith("logical") and x.dtype.kind not in "biu":
+        x = device.truth(x)
+    axes = axis_tuple(options.get("axis"), x.ndim)
+    if ufunc.__name__ in ("maximum", "minimum") and x.dtype == np.float32 and axes and x.size:
+        found = device.extremum(x, axes, ufunc.__name__ == "maximum", initial)
+        return found.reshape(kept_shape(x.shape, axes)) if options.get("keepdims") else found
     if initial is None:
         return function(x, **options)
     # CuPy's functions know no initial value.
-    axes = axis_tuple(options["axis"], x.ndim)
     if any(x.shape[a] == 0 for a in axes):
         x = array_namespace(x).full([1 if i in axes else n for i, n in enumerate(x.shape)], initial, x.dtype)
     return ufunc(function(x, **options), initial)

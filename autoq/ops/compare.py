@@ -9,7 +9,9 @@ import numpy as np
 from autoq.ops.axes import Axis, over_axes
 from autoq.ops.docs import documented
 from autoq.ops.samples import apart, signed
+from autoq.storage.inputs import converted
 from autoq.tape.op import Op, register
+from autoq.types import bool_
 
 _REASON = "its result is a truth value"
 
@@ -68,7 +70,7 @@ def count_nonzero(x: Any, *, axis: Axis = None, keepdims: bool = False) -> Any:
         >>> aq.count_nonzero([[1.0, 0.0], [2.0, 3.0]], axis=1)
         tensor([1 2], int64)
     """
-    return over_axes("count_nonzero", np.add.reduce, np.not_equal(x, 0).astype(np.int64), axis, keepdims)
+    return over_axes("count_nonzero", np.add.reduce, converted(x, bool_).astype(np.int64), axis, keepdims)
 
 
 _COMPARISONS: tuple[tuple[str, np.ufunc, str, str, str], ...] = (

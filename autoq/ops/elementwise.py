@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from autoq.devices import is_array, on_gpu, to_host
+from autoq.devices import beside, is_array, on_gpu, to_host
 from autoq.errors import ArgumentError, DTypeError
 from autoq.ops import special
 from autoq.ops.axes import number
@@ -151,7 +151,8 @@ def where(condition: Any, a: Any, b: Any) -> Any:
             "bools",
             "Compare first: aq.where(x != 0, a, b).",
         )
-    return np.where(condition, a, b)
+    beside_condition = next((x for x in (a, b) if on_gpu(x)), None)  # CuPy takes no number as condition
+    return np.where(held if beside_condition is None else beside(held, beside_condition), a, b)
 
 
 def _where_sample(rng: np.random.Generator) -> list[Any]:

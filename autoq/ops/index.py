@@ -12,7 +12,7 @@ from autoq.errors import IndexingError, ShapeError
 from autoq.ops.axes import Shape, check_axis
 from autoq.ops.samples import moved
 from autoq.storage import QTensor, move
-from autoq.storage.axes import check_index
+from autoq.storage.axes import check_index, without_masks
 from autoq.storage.update import add_at, may_repeat
 from autoq.tape.op import Op, register
 
@@ -30,6 +30,7 @@ def getitem(x: Any, *, index: Any) -> Any:
     try:
         if on_gpu(x):
             check_index(index, x.shape)
+            return x[without_masks(index, x.shape)]
         return x[index]
     except (IndexError, TypeError, ValueError) as error:
         raise IndexingError(
@@ -50,9 +51,10 @@ def scatter_slice(x: Any, *, index: Any, shape: Shape) -> Any:
     Raises:
         ShapeError: `x` has another shape.
     """
-    out = array_namespace(x).zeros(shape, x.dtype)
+    out, repeats = array_namespace(x).zeros(shape, x.dtype), may_repeat(index)
+    index = without_masks(index, shape) if on_gpu(x) else index
     try:
-        if may_repeat(index):
+        if repeats:
             add_at(out, index, x)
         else:
             out[index] = x

@@ -30,8 +30,13 @@ def matmul(a: Any, b: Any) -> Any:
         >>> aq.matmul([[1.0, 2.0], [3.0, 4.0]], [1.0, 1.0])
         tensor([3. 7.], float32)
     """
+    if a.dtype.kind == b.dtype.kind == "b":
+        a, b = (
+            a.astype(np.int64),
+            b.astype(np.int64),
+        )  # bools count; CuPy multiplies before it looks at dtype=
     try:
-        return np.matmul(a, b, dtype=np.int64 if a.dtype.kind == b.dtype.kind == "b" else None)
+        return np.matmul(a, b)
     except ValueError:
         raise _mismatch(np.shape(a), np.shape(b)) from None
 

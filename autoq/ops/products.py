@@ -30,6 +30,8 @@ def sum_of_products(arrays: Sequence[Any], *, subscripts: str) -> Any:
     """
     spec = parse(subscripts, tuple([np.shape(a) for a in arrays]))
     arrays = [np.reshape(a, shape) for a, shape in zip(arrays, spec.shapes, strict=True)]
+    if all(a.dtype.kind == "b" for a in arrays):
+        arrays = [a.astype(np.int64) for a in arrays]  # bools count
     many = len(arrays) > 1
     if many and all(on_gpu(a) and a.dtype.kind == "f" and a.size for a in arrays):
         return contracted(spec.inputs, spec.output, arrays)

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import math
+from functools import partial
 from typing import Any
 
 import numpy as np
 
+from autoq.devices import on_gpu
 from autoq.ops.axes import Axis, Shape, along, check_axis, number, over_axes, reduced_size, restore
 from autoq.ops.samples import distinct, reduced
-from autoq.tape.op import Op, register
+from autoq.tape.accelerated import raw_on_device
+from autoq.tape.op import REGISTRY, Op, register
 
 
 def sum_(x: Any, *, axis: Axis = None, keepdims: bool = False) -> Any:
@@ -139,7 +142,7 @@ def extremum_share(x: Any, *, axis: Axis = None, largest: bool = True) -> Any:
         largest: The maximum, else the minimum.
     """
     reduction = np.maximum if largest else np.minimum
-    hits = x == over_axes("extremum_share", reduction.reduce, x, axis, True)
+    hits = raw_on_device(REGISTRY["equal"], x, over_axes("extremum_share", reduction.reduce, x, axis, True))
     return hits / along(np.add.reduce, hits, axis=axis, keepdims=True, dtype=x.dtype)
 
 
@@ -168,7 +171,7 @@ def argmax(x: Any, *, axis: int | None = None, keepdims: bool = False) -> Any:
     """
     if isinstance(axis, tuple):
         check_axis("argmax", axis, np.shape(x))
-    return over_axes("argmax", np.argmax, x, axis, keepdims)
+    return over_axes("argmax", partial(_place, np.argmax), x, axis, keepdims)
 
 
 def argmin(x: Any, *, axis: int | None = None, keepdims: bool = False) -> Any:
@@ -189,7 +192,17 @@ def argmin(x: Any, *, axis: int | None = None, keepdims: bool = False) -> Any:
     """
     if isinstance(axis, tuple):
         check_axis("argmin", axis, np.shape(x))
-    return over_axes("argmin", np.argmin, x, axis, keepdims)
+    return over_axes("argmin", partial(_place, np.argmin), x, axis, keepdims)
+
+
+def _place(function: Any, x: Any, *, axis: int | None, keepdims: bool) -> Any:
+    """``np.argmax`` or ``np.argmin``; of float32 on a GPU where the extremum is, or NaN, first."""
+    if not on_gpu(x) or x.dtype != np.float32 or not x.size:
+        return function(x, axis=axis, keepdims=keepdims)
+    largest = np.maximum if function is np.argmax else np.minimum
+    found = along(largest.reduce, x, axis=axis, keepdims=True)
+    hits = raw_on_device(REGISTRY["equal"], x, found) | np.isnan(x)
+    return np.argmax(hits, axis=axis, keepdims=keepdims)
 
 
 def _extremum_sample(rng: np.random.Generator) -> list[Any]:

@@ -13,6 +13,7 @@ import numpy as np
 from autoq.devices import array_namespace, device_of, on_gpu, to_host, using_device
 from autoq.optim.slot import KINDS, Slot
 from autoq.recording import recording
+from autoq.storage.inputs import contiguous
 from autoq.types import float32
 
 if TYPE_CHECKING:
@@ -61,7 +62,7 @@ def _readable(gradient: Any) -> tuple[Any, str]:
     with using_device(device_of(gradient)):
         if gradient.dtype.name not in KINDS:
             gradient = gradient.astype(float32)
-        return array_namespace(gradient).ascontiguousarray(gradient), gradient.dtype.name
+        return contiguous(gradient), gradient.dtype.name
 
 
 def _launch(
@@ -143,7 +144,7 @@ def scaled_on_gpu(
     update, gradient_kernels, made = kernels("update"), kernels("gradients"), recording()
     with using_device(device_of(gradients[0])):
         xp, kind = array_namespace(gradients[0]), gradients[0].dtype.name
-        given = [xp.ascontiguousarray(g) for g in gradients]
+        given = [contiguous(g) for g in gradients]
         results = [xp.empty(g.shape, np.float32) for g in given]
         table = update.Table(tuple([g.size for g in given]), None if made is None else made.constant)
         table.point({update.GRADIENT: given, update.VALUE: results})

@@ -107,6 +107,51 @@ def places_of(indices: Any, n: int, axis: int) -> Array:
     return np.where(index < 0, index + n, index)
 
 
+def without_masks(index: Any, shape: Shape) -> Any:
+    """An index of an array on a GPU with positions in place of masks on the host, which it would wait for.
+
+    Masks on the GPU stay: how many values they pick is known there alone.
+
+    Raises:
+        IndexError: A mask of another shape than the axes that it stands for.
+
+    Example:
+        >>> without_masks((slice(None), [True, False, True]), (2, 3))
+        (slice(None, None, None), array([0, 2]))
+    """
+    parts = index if isinstance(index, tuple) else (index,)
+    masks = [_host_mask(part) for part in parts]
+    if all(mask is None for mask in masks):
+        return index
+    used = [0 if p is None or p is Ellipsis else _axes_used(p, m) for p, m in zip(parts, masks, strict=True)]
+    made: list[Any] = []
+    for i, (part, mask) in enumerate(zip(parts, masks, strict=True)):
+        if mask is None:
+            made.append(part)
+            continue
+        behind = any(earlier is Ellipsis for earlier in parts[:i])
+        axis = len(shape) - sum(used[i:]) if behind else sum(used[:i])
+        if mask.shape != tuple(shape[axis : axis + mask.ndim]):
+            raise IndexError(f"a mask of shape {mask.shape} from axis {axis} on of shape {tuple(shape)}")
+        made += np.nonzero(mask)
+    return tuple(made)
+
+
+def _host_mask(part: Any) -> Any:
+    """A part of an index as an array of bools with axes that lies on the host, else None."""
+    if not isinstance(part, list | np.ndarray):
+        return None
+    array = np.asarray(part)
+    return array if array.dtype == np.bool_ and array.ndim else None
+
+
+def _axes_used(part: Any, mask: Any) -> int:
+    """How many axes a part of an index other than None and Ellipsis stands for."""
+    if mask is None and getattr(getattr(part, "dtype", None), "kind", "") == "b":
+        mask = part  # on the GPU, or without axes
+    return 0 if isinstance(part, bool) else 1 if mask is None else int(mask.ndim)
+
+
 def check_index(index: Any, shape: Shape) -> None:
     """Look up an index on the CPU that a GPU will not check: only arrays that are on the GPU already pass.
 

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..devices import array_namespace
+from .inputs import contiguous
 from .layout import Array, Shape, grid_shape
 
 
@@ -43,7 +43,7 @@ def to_blocks(x: Array, extents: Shape) -> Blocks:
     rank = len(grid)
     split = x.reshape([part for pair in zip(grid, extents, strict=True) for part in pair])
     rows = split.transpose([*range(0, 2 * rank, 2), *range(1, 2 * rank, 2)])
-    values = array_namespace(x).ascontiguousarray(rows.reshape(math.prod(grid), math.prod(extents)))
+    values = contiguous(rows.reshape(math.prod(grid), math.prod(extents)))
     return Blocks(values, counts)
 
 

@@ -15,7 +15,7 @@ from ..memory import within_memory
 from ..recording import key_for_kernel
 from ..schemes import QuantScheme
 from .encoding import Packed
-from .inputs import FLOAT32, FLOATS, as_float32
+from .inputs import FLOAT32, FLOATS, as_float32, contiguous
 from .layout import Array, Shape, words_shape
 from .plan import codec_of, plan_of
 
@@ -28,6 +28,7 @@ MODULES = {
     "first_nonfinite": "measure",
     "add_at": "scatter",
     "cast": "casts",
+    "extremum": "reduce",
 }
 # What the kernels read and write themselves; float64 goes through float32.
 KERNEL_FLOATS = ("float32", "float16", "bfloat16")
@@ -114,7 +115,7 @@ def decode(
 def pack(codes: Array, bits: int, words: Array) -> None:
     """Pack uint8 codes into words along the last axis."""
     with using_device(device_of(codes)):
-        _kernel("pack")(array_namespace(codes).ascontiguousarray(codes), bits, words)
+        _kernel("pack")(contiguous(codes), bits, words)
     if OBSERVERS:
         launched("pack", codes.size)
 
@@ -122,7 +123,7 @@ def pack(codes: Array, bits: int, words: Array) -> None:
 def unpack(words: Array, bits: int, codes: Array) -> None:
     """Unpack words into uint8 codes."""
     with using_device(device_of(words)):
-        _kernel("unpack")(array_namespace(words).ascontiguousarray(words), bits, codes)
+        _kernel("unpack")(contiguous(words), bits, codes)
     if OBSERVERS:
         launched("unpack", codes.size)
 
@@ -155,7 +156,7 @@ def add_at(x: Array, index: Any, values: Any) -> None:
             whole = as_float32(x)
             places = xp.arange(x.size).reshape(x.shape)[index]
             given = xp.broadcast_to(xp.asarray(values, FLOAT32), places.shape)
-            _kernel("add_at")(whole.reshape(-1), places, xp.ascontiguousarray(given))
+            _kernel("add_at")(whole.reshape(-1), places, contiguous(given))
             if whole is not x:
                 x[...] = whole.reshape(x.shape)
 
@@ -174,6 +175,32 @@ def cast(x: Array, dtype: Any) -> Array:
     if OBSERVERS:
         launched("cast", x.size)
     return out.T if turned else out
+
+
+def truth(x: Array) -> Array:
+    """Whether the floats of a CuPy array aren't 0: by their bits, as CuPy takes subnormals for 0."""
+    if x.dtype.itemsize > FLOAT32.itemsize:
+        return x != 0
+    bits = np.dtype(f"u{x.dtype.itemsize}").type
+    magnitudes = bits(np.iinfo(bits).max >> 1)
+    found: Array = (x.view(bits) & magnitudes) != 0
+    return found
+
+
+def extremum(x: Array, axes: Shape, largest: bool, start: float | None) -> Array:
+    """The largest or smallest values of a CuPy array over axes, which are not empty, without these.
+
+    Args:
+        x: float32, of which CuPy's own functions take subnormals for 0.
+        axes: From 0 on, at least one.
+        largest: The maximum, else the minimum.
+        start: One more value to compare with each, or None.
+    """
+    if OBSERVERS:
+        launched("extremum", x.size)
+    with using_device(device_of(x)):
+        found: Array = _kernel("extremum")(x, axes, largest, start)
+    return found
 
 
 def set_at(x: Array, index: Any, values: Any) -> None:

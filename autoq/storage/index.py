@@ -8,7 +8,7 @@ import numpy as np
 
 from ..devices import array_namespace, is_array, on_gpu
 from ..errors import IndexingError
-from .axes import check_index, places_of
+from .axes import check_index, places_of, without_masks
 from .gather import Pick, encoded, gather, worst
 from .layout import Array, Geometry, Shape
 from .qtensor import QTensor
@@ -99,6 +99,7 @@ def _picked(array: Array, parts: tuple[Any, ...]) -> Array:
     """``array[parts]``, which a GPU doesn't check."""
     if on_gpu(array):
         check_index(parts, array.shape)
+        parts = without_masks(parts, array.shape)
     return array[parts]
 
 

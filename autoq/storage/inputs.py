@@ -47,9 +47,20 @@ def float32_rows(x: Array, rows: int) -> Iterator[tuple[int, Array]]:
 def as_float32(x: Array) -> Array:
     """``x`` as contiguous float32; magnitudes beyond it become infinite."""
     if on_gpu(x):
-        return array_namespace(x).ascontiguousarray(converted(x, FLOAT32))
+        return contiguous(converted(x, FLOAT32))
     with np.errstate(over="ignore"):
         return np.asarray(x, FLOAT32, order="C")
+
+
+def contiguous(x: Array) -> Array:
+    """``x`` in C order, itself where it is; without axes it stays so, where CuPy and NumPy would add one.
+
+    Example:
+        >>> contiguous(np.ones((2, 3)).T).flags.c_contiguous, contiguous(np.array(1.0)).shape
+        (True, ())
+    """
+    made: Array = array_namespace(x).ascontiguousarray(x)
+    return made if x.ndim else made.reshape(())
 
 
 def cast(x: Array, dtype: Any) -> Array:
@@ -70,10 +81,13 @@ def converted(x: Array, dtype: Any, copy: bool = False) -> Array:
     if x.dtype == dtype:
         return x.copy() if copy else x
     dtype = np.dtype(dtype)
-    if x.dtype.name in FLOATS and dtype.name in FLOATS:
-        from .device import cast
+    if x.dtype.name in FLOATS:
+        from .device import cast, truth
 
-        return cast(x, dtype)
+        if dtype.name in FLOATS:
+            return cast(x, dtype)
+        if dtype == np.bool_:
+            return truth(x)
     found: Array = x.astype(dtype)
     return found
 
@@ -132,7 +146,7 @@ def given_scales(scales: Any, grid: Shape, scheme: QuantScheme, x: Array) -> tup
     xp = array_namespace(given)
     shape = grid if given.shape == grid else (1,) * len(grid)
     whole = xp.broadcast_to(as_float32(given).reshape(shape), grid)
-    return xp.ascontiguousarray(whole), amax
+    return contiguous(whole), amax
 
 
 def _given_array(scales: Any, scheme: QuantScheme) -> Array:

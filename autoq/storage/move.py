@@ -13,11 +13,12 @@ from typing import Any
 
 import numpy as np
 
-from ..devices import array_namespace, same_memory, to_host
+from ..devices import same_memory, to_host
 from ..errors import ArgumentError, ShapeError
 from .axes import Axes, axes_of, axis_of, lengths_of, places_of
 from .gather import Pick, gather, worst
 from .index import getitem as getitem
+from .inputs import contiguous as in_order
 from .join import concat as concat
 from .join import pad as pad
 from .join import stack as stack
@@ -176,9 +177,8 @@ def contiguous(q: QTensor) -> tuple[QTensor, str]:
     if order == inverse and q.words.flags.c_contiguous and q.scales.flags.c_contiguous:
         return q, "view"
     axes = tuple(q.layout.order[axis] for axis in order)
-    xp = array_namespace(q.words)
-    words = xp.ascontiguousarray(q.words.transpose(axes)) if q.ndim else q.words
-    scales = xp.ascontiguousarray(q.scales.transpose(axes))
+    words = in_order(q.words.transpose(axes)) if q.ndim else q.words
+    scales = in_order(q.scales.transpose(axes))
     layout = Layout(Layout(order).inverse)
     how = "view" if same_memory(words, q.words) else "copy"
     return QTensor.make(words, scales, q.tensor_scale, q.scheme, q.shape, layout), how

@@ -9,7 +9,7 @@ import numpy as np
 from ..devices import array_namespace, on_gpu
 from . import convert
 from .blocks import from_blocks, to_blocks
-from .inputs import refuse_nonfinite
+from .inputs import contiguous, refuse_nonfinite
 from .layout import Array
 from .packing import pack, unpack
 from .plan import plan_of
@@ -42,7 +42,7 @@ def rewritten(q: QTensor, values: Array, old: Array | None = None) -> QTensor:
     if q.scheme.nonfinite == "raise":
         refuse_nonfinite(values, q.scheme)
     inverse = q.layout.inverse
-    new = array_namespace(values).ascontiguousarray(values.transpose(inverse))
+    new = contiguous(values.transpose(inverse))
     touched = changed.transpose(inverse)
     codes = unpack(q.words, q.scheme.element_bits, new.shape)
     if on_gpu(codes):
@@ -111,7 +111,7 @@ def _rewritten_everywhere(q: QTensor, codes: Array, values: Array, touched: Arra
     fresh = unpack(packed.words, q.scheme.element_bits, values.shape)
     inside = from_blocks(xp.broadcast_to(rows, blocks.shape), values.shape, extents)
     bits = np.dtype(f"u{q.scales.dtype.itemsize}")
-    kept = xp.ascontiguousarray(q.scales).view(bits)
+    kept = contiguous(q.scales).view(bits)
     scales = xp.where(rows.reshape(q.scales.shape), packed.scales.view(bits), kept)
     return xp.where(inside, fresh, codes), scales.view(q.scales.dtype)
 

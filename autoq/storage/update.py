@@ -9,7 +9,7 @@ import numpy as np
 from ..devices import array_namespace, beside, is_array, on_gpu
 from ..errors import ArgumentError, IndexingError, ShapeError
 from . import device
-from .axes import check_index
+from .axes import check_index, without_masks
 from .layout import Array
 from .qtensor import QTensor
 from .rewrite import rewritten
@@ -55,18 +55,19 @@ def write(x: Array, index: Any, values: Any, add: bool = False) -> None:
     if on_gpu(x) and _is_filling(x, index, values):
         _fill(x, index, values, add)
         return
-    entries = _entries(x, index)
+    entries, repeats = _entries(x, index), may_repeat(index)
+    index = without_masks(index, x.shape) if on_gpu(x) else index
     try:
         if type(values) is int and on_gpu(x) and x.dtype.kind in "iu":
             values = x.dtype.type(values)  # NumPy's own check of the range
         if is_array(values) or np.ndim(values):
             values = beside(values, x)
             values = np.broadcast_to(values, entries.shape)  # np.add.at crashes on values of more axes
-        if add and may_repeat(index):
+        if add and repeats:
             add_at(x, index, values)
         elif add:
             x[index] = entries + values
-        elif on_gpu(values) and may_repeat(index):
+        elif on_gpu(values) and repeats:
             device.set_at(x, index, values)
         else:
             x[index] = values
@@ -115,6 +116,7 @@ def _entries(x: Array, index: Any) -> Any:
     try:
         if on_gpu(x):
             check_index(index, x.shape)
+            return x[without_masks(index, x.shape)]
         return x[index]
     except (IndexError, TypeError, ValueError) as error:
         raise IndexingError(

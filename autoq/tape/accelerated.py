@@ -11,7 +11,8 @@ from typing import Any
 
 from autoq.devices import on_gpu
 from autoq.tape.op import Op
-from autoq.types import bool_
+from autoq.tape.refusal import check_loop
+from autoq.types import bool_, float32
 
 # (op, values, static, out, compute) -> the result as a QTensor or device array, or NotImplemented.
 Forward = Callable[[Op, Any, dict[str, Any], Any, Any], Any]
@@ -73,6 +74,8 @@ def forward_on_device(op: Op, values: Any, static: dict[str, Any], out: Any, com
     """The op's result by a kernel of its own, or NotImplemented: of arguments that it doesn't have too."""
     while _load:
         _load.pop()()
+    if compute is not float32:
+        check_loop(op, values, compute)
     function = _forwards.get(op.name)
     if function is None and op.elementwise:
         function = _forwards.get(ELEMENTWISE)

@@ -10,9 +10,10 @@ from typing import Any
 import numpy as np
 
 from autoq.context import using
-from autoq.devices import array_namespace, device_of, using_device
+from autoq.devices import device_of, using_device
 from autoq.errors import ArgumentError, GradientError
 from autoq.memory import within_memory
+from autoq.storage.inputs import contiguous
 from autoq.tape.apply import apply
 from autoq.tape.beside import filled
 from autoq.tape.delivery import tensor_of
@@ -172,7 +173,7 @@ def _transposed(columns: list[Tensor], y: Tensor, x: Tensor, create: bool) -> Te
     if not columns or not create:
         arrays = _joined(columns, x).reshape(math.prod(x.shape), *y.shape)
         with using_device(device_of(arrays)):
-            moved = array_namespace(arrays).ascontiguousarray(np.moveaxis(arrays, 0, -1))
+            moved = contiguous(np.moveaxis(arrays, 0, -1))
         return tensor_of(moved.reshape(y.shape + x.shape))
     stacked = apply("stack", *columns, axis=-1)
     return apply("reshape", stacked, shape=y.shape + x.shape)

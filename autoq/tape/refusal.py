@@ -54,6 +54,19 @@ def check_given(op: Any, operands: tuple[Any, ...]) -> None:
             )
 
 
+def check_loop(op: Any, values: Any, compute: Any) -> None:
+    """Let NumPy's ufunc refuse bools and integers that it has no loop for; CuPy computes with some of them.
+
+    Raises:
+        TypeError: As NumPy does.
+    """
+    if isinstance(op.forward, np.ufunc) and np.dtype(compute).kind in "biu":
+        dtypes = [
+            getattr(x, "dtype", None) or (np.dtype(bool) if type(x) is bool else type(x)) for x in values
+        ]
+        op.forward.resolve_dtypes((*dtypes, None))
+
+
 def check_broadcast(op: Any, arrays: list[Any]) -> tuple[int, ...]:
     """The broadcast shape of the operands, or a ShapeError that names them."""
     shapes = [getattr(x, "shape", ()) for x in arrays if x is not None]

@@ -1,5 +1,7 @@
 """Sums of expressions over axes: packed operands are decoded where they are added, nothing is decoded whole.
 
+Extrema of arrays are taken the same way.
+
 The order of additions depends on shapes alone, and no atomic operation takes part: equal calls have equal
 bits, whatever else the device does and however many multiprocessors it has.
 """
@@ -25,6 +27,8 @@ WARP, BLOCK = 32, 256
 SHARES = ((8, 64), (WARP, 2048))
 EACH = 64  # values that a thread adds
 IDENTITY = traced(lambda x: x, "f")
+# The divisor of a sum, or the start of an extremum, that changes nothing.
+NEUTRAL = {"add": 1.0, "maximum": -np.inf, "minimum": np.inf}
 
 _launches: dict[tuple[Any, ...], SumLaunch] = {}
 LAUNCHES = 4096
@@ -63,6 +67,7 @@ def summed(
     shape: Shape,
     axes: tuple[int, ...],
     divisor: float = 1.0,
+    join: str = "add",
 ) -> Any:
     """The sum of an expression over axes, divided by a number.
 
@@ -72,7 +77,8 @@ def summed(
         numbers: By their numbers in the expression.
         shape: What the operands broadcast to; no axis is empty.
         axes: The axes to sum over, from 0 on.
-        divisor: What the sum is divided by.
+        divisor: What the sum is divided by; of an extremum one more value.
+        join: ``"add"``; ``"maximum"`` or ``"minimum"`` for extrema, NaN where one value is.
 
     Returns:
         A float32 array of the shape without the axes.
@@ -82,16 +88,16 @@ def summed(
         >>> if SIMULATED:
         ...     summed(traced(np.square, "f").expression, [x], (), (2, 3), (1,))
     """
-    key: tuple[Any, ...] = (expression, shape, axes, 0 if SIMULATED else current_device())
+    key: tuple[Any, ...] = (expression, shape, axes, join, 0 if SIMULATED else current_device())
     key += tuple([signature(operand) for operand in operands])
     launch = _launches.get(key)
     if launch is None:
         if len(_launches) >= LAUNCHES:
             _launches.clear()
-        launch = _launches[key] = planned(expression, operands, shape, axes)
+        launch = _launches[key] = planned(expression, operands, shape, axes, join)
     used = [numbers[step[1]] for step in expression.steps if step[0] == "number"]
     out = empty(launch.partial, np.float32)
-    last = divisor if launch.parts == 1 else 1.0
+    last = divisor if launch.parts == 1 else NEUTRAL[join]
     launch.kernel(
         launch.blocks,
         launch.threads,
@@ -103,12 +109,30 @@ def summed(
     )
     if launch.parts > 1:
         assert IDENTITY is not None
-        out = summed(IDENTITY.expression, [out], (), launch.partial, (launch.axis,), divisor)
+        out = summed(IDENTITY.expression, [out], (), launch.partial, (launch.axis,), divisor, join)
     return out.reshape(tuple([n for axis, n in enumerate(shape) if axis not in axes]))
 
 
+def extremum(x: Any, axes: tuple[int, ...], largest: bool, start: float | None = None) -> Any:
+    """The largest or smallest values over axes, subnormal ones too; NaN where one is.
+
+    Args:
+        x: float32, of any strides; no axis is empty.
+        axes: From 0 on, at least one.
+        largest: The maximum, else the minimum.
+        start: One more value to compare with each.
+
+    Returns:
+        A float32 array without the axes.
+    """
+    assert IDENTITY is not None
+    join = "maximum" if largest else "minimum"
+    start = NEUTRAL[join] if start is None else start
+    return summed(IDENTITY.expression, [x], (), x.shape, axes, start, join)
+
+
 def planned(
-    expression: Expression, operands: Sequence[Any], shape: Shape, axes: tuple[int, ...]
+    expression: Expression, operands: Sequence[Any], shape: Shape, axes: tuple[int, ...], join: str = "add"
 ) -> SumLaunch:
     """The launch of a sum."""
     chosen = chosen_operands(expression, operands, shape)
@@ -131,7 +155,7 @@ def planned(
     return SumLaunch(
         held,
         picks_of(task),
-        sum_kernel(Sum(task, len(kept), threads, part)),
+        sum_kernel(Sum(task, len(kept), threads, part, join)),
         grid(count * max(threads, 1), block),
         block,
         tuple(integers),

@@ -136,6 +136,7 @@ def norm_weight_gradient(
     """The gradient of ``norm`` by its weight: the sum over rows of the cotangent times the normalized row.
 
     Two launches, in one order of summation: each group of threads sums its rows, then the groups are summed.
+    There is no kernel for rows that threads don't hold, such as longer ones of no whole chunks.
 
     Args:
         x, eps, centered: As of ``norm``.

@@ -1,7 +1,8 @@
 """The text of kernels that sum an expression over axes, in an order that depends on shapes alone.
 
-Sums are float32. A thread adds up to 16 values into each of four totals; totals are added in pairs, those of
-a warp by shuffles and those of warps in the order of their numbers. Longer sums are parts, summed again.
+Extrema are taken by the same kernels. Sums are float32. A thread adds up to 16 values into each of four
+totals; totals are added in pairs, those of a warp by shuffles and those of warps in the order of their
+numbers. Longer sums are parts, summed again.
 """
 
 from __future__ import annotations
@@ -9,9 +10,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from ..bind import scalar
-from ..scalar.bits import bits
+from ..scalar.bits import F, bits
 from .compile import uses_cuda
+from .functions import maximum, minimum
 from .launch import kernel
 from .lines import Lines, called, coordinates, divided, indented, single
 from .source import names_of
@@ -20,6 +24,9 @@ from .trace import source_of
 
 WARP = 32
 TOTALS = 4
+# What a total is before the first value.
+STARTS = {"add": "NOTHING", "maximum": "LOWEST", "minimum": "HIGHEST"}
+EXTREMA = {"maximum": maximum, "minimum": minimum, "LOWEST": F(-np.inf), "HIGHEST": F(np.inf)}
 
 
 class Sum(NamedTuple):
@@ -30,12 +37,23 @@ class Sum(NamedTuple):
         kept: How many stay.
         threads: Threads that share one result, a part of a warp or more; 0 where each has its own.
         part: Values along the summed axes that one result takes.
+        join: ``"add"``, or ``"maximum"`` or ``"minimum"`` for extrema in place of sums.
     """
 
     task: Task
     kept: int
     threads: int
     part: int
+    join: str = "add"
+
+    def joined(self, a: str, b: str) -> str:
+        """The text of two totals as one."""
+        return f"F({a} + {b})" if self.join == "add" else f"{self.join}({a}, {b})"
+
+    @property
+    def result(self) -> str:
+        """The text of what is stored: a sum over a divisor, an extremum and where it starts."""
+        return "F(total / divisor)" if self.join == "add" else self.joined("total", "divisor")
 
 
 @kernel
@@ -43,7 +61,7 @@ def sum_kernel(what: Sum) -> tuple[Callable[..., Any], tuple[str, ...]]:
     """The kernel of a sum: ``(operands…, out, numbers…, divisor, count, parts, length, n…, steps…)``."""
     text, names = source_of(what.task.expression)
     names |= names_of(what.task)
-    names["bits"] = bits
+    names |= EXTREMA | {"bits": bits}
     parameters = parameters_of(what)
     body = _shared(what) if what.threads else _alone(what)
     lines = [text, "", f"def summed({', '.join(name for name, _ in parameters)}):", *indented(body)]
@@ -86,14 +104,15 @@ def _value(what: Sum, index: str, name: str) -> Lines:
 
 def _added(what: Sum, first: str, step: int) -> Lines:
     """``total``: the sum of a thread's values, from ``first`` on, ``step`` apart."""
-    lines = [f"total{i} = NOTHING" for i in range(TOTALS)]
+    lines = [f"total{i} = {STARTS[what.join]}" for i in range(TOTALS)]
     lines += [f"j = {first}", f"while j + {(TOTALS - 1) * step} < stop:"]
     for i in range(TOTALS):
         lines += indented(_value(what, f"(j + {i * step})" if i else "j", f"y{i}"))
-    lines += indented([f"total{i} = F(total{i} + y{i})" for i in range(TOTALS)])
+    lines += indented([f"total{i} = {what.joined(f'total{i}', f'y{i}')}" for i in range(TOTALS)])
     lines += [f"    j += {TOTALS * step}", "while j < stop:"]
-    lines += indented([*_value(what, "j", "y"), "total0 = F(total0 + y)", f"j += {step}"])
-    return [*lines, "total = F(F(total0 + total1) + F(total2 + total3))"]
+    lines += indented([*_value(what, "j", "y"), f"total0 = {what.joined('total0', 'y')}", f"j += {step}"])
+    pairs = what.joined("total0", "total1"), what.joined("total2", "total3")
+    return [*lines, f"total = {what.joined(*pairs)}"]
 
 
 def _shared(what: Sum) -> Lines:
@@ -110,7 +129,7 @@ def _shared(what: Sum) -> Lines:
         *_added(what, f"start + thread % {threads}", threads),
     ]
     distances = [d for d in (16, 8, 4, 2, 1) if d < threads]
-    lines += [f"total = F(total + real(shuffle_xor(bits(total), {d})))" for d in distances]
+    lines += [f"total = {what.joined('total', f'real(shuffle_xor(bits(total), {d}))')}" for d in distances]
     if threads > WARP:
         lines += [
             f"held = cuda.shared.array({threads // WARP}, F)",
@@ -118,9 +137,9 @@ def _shared(what: Sum) -> Lines:
             f"    held[thread // {WARP}] = total",
             "cuda.syncthreads()",
             "total = held[0]",
-            *[f"total = F(total + held[{i}])" for i in range(1, threads // WARP)],
+            *[f"total = {what.joined('total', f'held[{i}]')}" for i in range(1, threads // WARP)],
         ]
-    return [*lines, f"if mine < count and thread % {threads} == 0:", "    out[at] = F(total / divisor)"]
+    return [*lines, f"if mine < count and thread % {threads} == 0:", f"    out[at] = {what.result}"]
 
 
 def _alone(what: Sum) -> Lines:
@@ -136,6 +155,6 @@ def _alone(what: Sum) -> Lines:
         f"stop = min(start + {what.part}, length)",
         *coordinates(what.task, "place", 0, what.kept),
         *_added(what, "start", 1),
-        "out[at] = F(total / divisor)",
+        f"out[at] = {what.result}",
     ]
     return [*lines, *indented(body)]

@@ -27,7 +27,7 @@ def test_bools_count():
     assert BOOLS.sum().dtype == aq.int64
     assert (BOOLS * 2).tolist() == [2, 2, 0]
     assert aq.add(True, 2).item() == 3
-    assert (BOOLS @ BOOLS).item() == 2
+    assert (BOOLS @ BOOLS).item() == aq.vecdot(BOOLS, BOOLS).item() == aq.einsum("i->", BOOLS).item() == 2
 
 
 @pytest.mark.parametrize("dtype", [np.int8, np.uint8, np.int32])

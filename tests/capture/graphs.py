@@ -49,7 +49,9 @@ class _State:
 
 
 class Graph:
-    """The noted calls."""
+    """The noted calls. As CuPy's class, this one takes no weak references."""
+
+    __slots__ = ("calls", "launched", "own")
 
     def __init__(self, calls: list[Call], own: list[np.ndarray]) -> None:
         self.calls, self.own = calls, own

@@ -42,6 +42,10 @@ class UFunc:
         unknown = set(kwargs) - {"out", "dtype", "casting"}
         if unknown:
             raise TypeError(f"Wrong arguments {unknown}")
+        if self.__name__ == "sign":  # of bools too
+            args = tuple([x.astype(np.int8) if getattr(x, "dtype", None) == np.bool_ else x for x in args])
+        if self.__name__ == "matmul" and kwargs.get("dtype") is not None:
+            return computed(self._ufunc, *args).astype(kwargs["dtype"])  # what comes out is converted
         return computed(self._ufunc, *args, **kwargs)
 
     def reduce(
@@ -91,6 +95,8 @@ def _function(name: str, original: Any, found: Offered) -> Any:
         _check_call(name, args, kwargs, found)
         if name in SYNCHRONISES:
             read(name)
+        if name == "where":
+            args[0].astype  # noqa: B018  CuPy's takes no number as condition
         if name in TAKES_HOST:
             return wrap(original(*_any(args), **{key: _any(value) for key, value in kwargs.items()}))
         if name in BY_INDEX and len(args) > 1:
@@ -151,9 +157,8 @@ def asarray(a: Any, dtype: Any = None, order: Any = None, copy: Any = None, **ot
 
 
 def ascontiguousarray(a: Any, dtype: Any = None) -> ndarray:
-    """The array itself, or a copy, in C order; CuPy's keeps arrays without axes as they are."""
-    source = unwrap(a)
-    return wrap(np.asarray(source, dtype, order="C"))
+    """The array itself, or a copy, in C order; of an array without axes CuPy's makes one with an axis too."""
+    return wrap(np.ascontiguousarray(unwrap(a), dtype))
 
 
 def asnumpy(
@@ -218,7 +223,7 @@ def namespace() -> Any:
 
 def install() -> None:
     """Put the stand-in, and its kernels, where autoq looks for CuPy and for the kernels of the device."""
-    from .standin_dropout import register
+    from . import standin_dropout, standin_exact
     from .standin_kernels import modules
 
     cupy = namespace()
@@ -226,7 +231,8 @@ def install() -> None:
     cupyx.scatter_add = lambda a, index, value: a.scatter_add(index, value)  # type: ignore[attr-defined]
     sys.modules.update({"cupy": cupy, "cupy.cuda": cupy.cuda, "cupyx": cupyx})
     sys.modules.update(modules())
-    register()
+    standin_dropout.register()
+    standin_exact.register()
     if find_spec("numba_cuda") is None:  # nothing is compiled here
         compiler = ModuleType("numba_cuda")
         compiler.__spec__ = ModuleSpec("numba_cuda", None)

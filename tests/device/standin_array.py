@@ -21,6 +21,7 @@ from .standin_device import (
     current_device,
     read,
 )
+from .standin_flush import flush_of, flushed
 
 
 def wrap(result: Any) -> Any:
@@ -59,17 +60,22 @@ def computed(function: Any, *args: Any, **kwargs: Any) -> Any:
         (out,) = out
     if out is not None and not isinstance(out, ndarray):
         raise TypeError(f"out must be cupy.ndarray, not {type(out)}")
+    flush = flush_of(function)
     with np.errstate(all="ignore"):
         given = {name: unwrap(value) for name, value in kwargs.items()}
+        arguments = [flush(value) for value in unwrap(args)]
         if out is None:
-            return wrap(function(*unwrap(args), **given))
-        function(*unwrap(args), out=out._array, **given)
+            return wrap(flush(function(*arguments, **given)))
+        function(*arguments, out=out._array, **given)
+        out._array[...] = flush(out._array)
         return out
 
 
 def cast(array: np.ndarray, dtype: Any, order: str = "K") -> np.ndarray:
     """A copy in another dtype; among floats, float32 numbers below the normal ones become 0, as by CuPy."""
     with np.errstate(all="ignore"):
+        if SETTINGS["flush"] and np.dtype(dtype) == np.bool_:
+            array = flushed(array)
         made = array.astype(dtype, order=order)
         narrow = [
             np.dtype(np.float32) in (array.dtype, made.dtype),
@@ -234,7 +240,7 @@ class ndarray:  # noqa: N801
             raise ValueError("non-scalar numpy.ndarray cannot be used for fill")
         given = value if isinstance(value, np.ndarray) else unwrap(value)
         with np.errstate(all="ignore"):
-            self._array[host_index(index, self.shape, masks=False)] = (
+            self._array[host_index(index, self.shape)] = (
                 cast(given, self.dtype) if isinstance(value, ndarray) else given
             )
 
@@ -291,7 +297,7 @@ def _operand(value: Any) -> bool:
     return isinstance(value, ndarray | np.ndarray | np.generic | int | float | complex)
 
 
-def host_index(index: Any, shape: tuple[int, ...], masks: bool = True) -> Any:
+def host_index(index: Any, shape: tuple[int, ...]) -> Any:
     """An index for NumPy; integers of arrays that lie outside wrap around, as no device checks them."""
     parts = index if isinstance(index, tuple) else (index,)
     found: list[Any] = []
@@ -299,8 +305,11 @@ def host_index(index: Any, shape: tuple[int, ...], masks: bool = True) -> Any:
     after = sum(p is not None and p is not Ellipsis for p in parts)
     for part in parts:
         array = part._array if isinstance(part, ndarray) else part
-        if isinstance(part, ndarray) and array.dtype.kind == "b" and masks and array.ndim:
-            read("mask")  # how many values come out is known on the device only
+        on_host = isinstance(part, np.ndarray | list)
+        if (isinstance(part, ndarray) or on_host) and np.asarray(array).dtype.kind == "b" and np.ndim(array):
+            read(
+                "mask"
+            )  # how many values it picks is asked of the device, where masks on the host are copied to
         if isinstance(part, ndarray | np.ndarray | list) and np.asarray(array).dtype.kind in "iu":
             array = np.asarray(array)
             if array.ndim and axis < len(shape) and shape[axis]:

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 READS: Counter[str] = Counter()
-SETTINGS = {"forbid": False, "limit": None, "device": 0}
+SETTINGS = {"forbid": False, "limit": None, "device": 0, "flush": True}
 
 
 class ReadOfDevice(RuntimeError):

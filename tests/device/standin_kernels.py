@@ -186,6 +186,18 @@ def cast(x: Any, out: Any) -> None:
         out._array[...] = x._array
 
 
+def extremum(x: Any, axes: tuple[int, ...], largest: bool, start: float | None = None) -> ndarray:
+    """As ``autoq.kernels.cuda.reduce.extremum``."""
+    LAUNCHES.append("extremum")
+    assert x.dtype == np.float32
+    assert x.size
+    assert axes
+    function: Any = np.maximum if largest else np.minimum
+    with np.errstate(all="ignore"):
+        found = function.reduce(x._array, axis=axes)
+        return ndarray(np.asarray(found if start is None else function(found, np.float32(start))))
+
+
 def _amax(x: np.ndarray) -> Any:
     return kernels().amax(x.reshape(-1)) if x.size else 0.0
 
@@ -215,6 +227,7 @@ MODULES = {
     "dequantize": {"dequantize": dequantize},
     "scatter": {"add_at": add_at},
     "casts": {"cast": cast},
+    "reduce": {"extremum": extremum},
     "pack": {"pack": pack, "unpack": unpack},
     "measure": {"amax": amax, "first_nonfinite": first_nonfinite},
     "dropout": {"dropout": dropout},
@@ -224,7 +237,8 @@ MODULES = {
 
 def modules() -> dict[str, ModuleType]:
     """Modules to stand where those of ``autoq.kernels.cuda`` would, by full name."""
-    # Ops find no kernels of their own, dropout excepted: all run their forward on the arrays.
+    # Ops find no kernels of their own, dropout excepted: all run their forward on the arrays. The forward of
+    # those that have exact kernels on a GPU flushes nothing (standin_exact.py).
     made = {"autoq.ops.on_device": ModuleType("autoq.ops.on_device")}
     for name, functions in MODULES.items():
         module = ModuleType(f"autoq.kernels.cuda.{name}")

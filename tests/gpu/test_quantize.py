@@ -132,6 +132,23 @@ def test_arrays_of_any_strides_and_alignments(cupy: Any, name: str, dtype: str) 
         assert encoded(cupy, way(on_device), s) == expected(way(x), s), i
 
 
+@pytest.mark.parametrize("block", [(32,), (7,), (4, 8), (16, 1), None])
+def test_a_mean_is_summed_in_one_order_however_the_array_lies(cupy: Any, block: Any) -> None:
+    s = scheme("int8").replace(block=block, calibration="abs_mean")
+    x = edge_values((96, 160), finite=True)
+    ways: list[Callable[[Any], Any]] = [
+        lambda a: a,
+        lambda a: a.T,
+        lambda a: a[:, 1:],
+        lambda a: a[::-1, ::-2],
+        lambda a: a.reshape(4, 24, 5, 32).transpose(3, 1, 0, 2),
+    ]
+    on_device = cupy.asarray(x)
+    for i, way in enumerate(ways):
+        assert encoded(cupy, way(on_device), s) == expected(way(x), s), i
+        assert encoded(cupy, cupy.ascontiguousarray(way(on_device)), s) == expected(way(x), s), i
+
+
 def test_arrays_with_axes_of_stride_0_and_without_axes(cupy: Any) -> None:
     line = edge_values((1, 64))
     repeated = cupy.broadcast_to(cupy.asarray(line), (5, 64))

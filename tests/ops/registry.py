@@ -6,9 +6,8 @@ For each record in the registry and each of its samples (``tests/ops/test_regist
   directions.
 - ``check_second_gradient``: the gradient of the gradient against central differences of the first.
 - ``check_quantized_operands``: packed operands give, bit for bit, the op on the decoded values, then
-  encoded (or, for
-  layout ops, the op on the values themselves); for each of several schemes, all operands packed and one at
-  a time.
+  encoded (or, for layout ops, the op on the values themselves; or, for products on a GPU, those values but
+  for the order of their sums); for each of several schemes, all operands packed and one at a time.
 - ``check_type_rule``: the dtype and flag that come out for dense, half, packed, mixed and inhibiting
   operands.
 - ``check_quantized_gradient``: gradients by packed operands are those at the decoded values, and nothing
@@ -27,7 +26,9 @@ import numpy as np
 import autoq as aq
 from autoq.tape.apply import apply
 from autoq.tape.op import REGISTRY, Op
+from tests.ops.nearby import ORDER, check_product_encoded
 
+PRODUCTS = ("matmul", "linear")
 SCHEMES = ("mxfp8", "mxfp6_e2m3", "mxfp4", "nvfp4", "int8", "int4")
 STEP = 1e-6
 
@@ -153,12 +154,30 @@ def check_quantized_operands(op: Op, operands: tuple[Any, ...], static: dict[str
         expected = run(op, dense, static)
         if type(out) is aq.AutodiffQTensor and op.kind == "update":
             check_updated(op, out, dense[0], expected)
+        elif op.name in PRODUCTS and out.device != "cpu":
+            check_product(op, out, dense, static)
         elif type(out) is aq.AutodiffQTensor and op.kind != "layout":
             assert out.qtensor.same_bits(expected.quantize(out.dtype).qtensor), (op.name, name, which, static)
         elif type(out) is aq.AutodiffQTensor:
             check_moved(op, out, expected, static)
         else:
             np.testing.assert_array_equal(out.numpy(), expected.numpy().astype(out.numpy().dtype))
+
+
+def check_product(op: Op, out: aq.Tensor, dense: list[Any], static: dict[str, Any]) -> None:
+    """On a GPU packed and decoded operands are added up in different orders."""
+    if isinstance(out, aq.AutodiffQTensor):
+        check_product_encoded(out, lambda *x: run(op, x, static), dense)
+        return
+    wide = [np.asarray(x.numpy(), np.float64) if isinstance(x, aq.Tensor) else x for x in dense]
+    with aq.default_device("cpu"):
+        exact, sizes = (
+            run(op, wide, static),
+            run(op, [None if x is None else np.abs(x) for x in wide], static),
+        )
+    error = np.abs(out.numpy().astype(np.float64) - exact.numpy())
+    assert out.dtype == aq.float32
+    assert (error <= ORDER * sizes.numpy()).all()
 
 
 def check_encoded(op: Op, operands: list[Any], out: aq.Tensor, static: dict[str, Any]) -> None:

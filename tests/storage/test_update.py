@@ -11,6 +11,7 @@ from autoq.devices import to_host
 from autoq.errors import IndexingError, ShapeError
 from autoq.schemes import scheme
 from autoq.storage import QTensor
+from autoq.storage.axes import without_masks
 from autoq.storage.update import updated
 from tests.storage.tensors import check_invariants, quantized, small_names, tensors
 
@@ -75,3 +76,43 @@ def test_what_does_not_fit_is_refused_and_changes_nothing(index, values, error):
     with pytest.raises(error):
         updated(q, index, values)
     assert (q.dequantize() == 1).all()
+
+
+MASK = np.array([True, False, True])
+GRID = np.array([[True, False, True], [False, False, True]])
+MASKED = {
+    "one": MASK,
+    "a list": [False, True, False],
+    "nothing": np.zeros(3, bool),
+    "two axes": np.array([GRID, ~GRID, GRID]),
+    "behind a slice": (slice(None), GRID),
+    "behind an Ellipsis": (..., np.ones(4, bool)),
+    "two axes behind an Ellipsis": (..., np.ones((3, 4), bool)),
+    "beside an integer": (MASK, 1),
+    "apart from an integer": (MASK, slice(None), 0),
+    "beside integers": (MASK, [0, 1]),
+    "beside a mask": (MASK, slice(None), MASK),
+    "behind None": (None, MASK, None, slice(1)),
+    "around an Ellipsis": (MASK, ..., [True, False, True, False]),
+    "beside True": (True, MASK),
+    "without axes": np.array(True),
+    "none": (1, slice(None, None, 2)),
+}
+
+
+@pytest.mark.parametrize("case", MASKED)
+def test_positions_pick_what_masks_pick(case: str) -> None:
+    x, index = np.arange(72).reshape(3, 2, 3, 4), MASKED[case]
+    found = without_masks(index, x.shape)
+    np.testing.assert_array_equal(x[found], x[index])
+    new, expected = x.copy(), x.copy()
+    new[found], expected[index] = -1, -1
+    np.testing.assert_array_equal(new, expected)
+
+
+@pytest.mark.parametrize(
+    "index", [np.ones(2, bool), (..., np.ones(3, bool)), (slice(None), np.ones((3, 2), bool))]
+)
+def test_masks_of_another_shape_are_refused(index: object) -> None:
+    with pytest.raises(IndexError, match="a mask of shape"):
+        without_masks(index, (3, 2, 3, 4))

@@ -65,7 +65,7 @@ def test_the_clip_mask_is_one_bit_a_value():
 @pytest.mark.parametrize(
     "name", ["tanh", "sigmoid", "exp", "softmax", "relu", "sqrt", "gelu", "silu", "square"]
 )
-def test_rules_differentiate_at_the_decoded_operand_not_at_the_encoded_output(name):
+def test_rules_differentiate_at_the_decoded_operand_not_at_the_encoded_output(name, device):
     a = np.abs(floats(4, 32)) + 0.1
     x = aq.tensor(a, dtype=aq.mxfp4, requires_grad=True)
     cotangent = floats(4, 32)
@@ -73,7 +73,13 @@ def test_rules_differentiate_at_the_decoded_operand_not_at_the_encoded_output(na
     d = aq.tensor(x.numpy(), requires_grad=True)
     y = getattr(d, name)()
     y.backward(cotangent)
-    np.testing.assert_array_equal(x.grad.numpy(), d.grad.numpy())
+    if name == "softmax" and device != "cpu":
+        # A thread takes more values of a packed row than of a float32 one: sums in another order (S38).
+        weights = y.numpy()
+        terms = weights * (np.abs(cotangent) + (weights * np.abs(cotangent)).sum(axis=-1, keepdims=True))
+        assert (np.abs(x.grad.numpy() - d.grad.numpy()) <= 4 * np.finfo(np.float32).eps * terms).all()
+    else:
+        np.testing.assert_array_equal(x.grad.numpy(), d.grad.numpy())
     if name in ("tanh", "sigmoid", "exp", "softmax", "sqrt"):
         wrong = _from_encoded_output(name, y.quantize(aq.mxfp4).numpy(), cotangent)
         assert np.abs(wrong - d.grad.numpy()).max() > 1e-2

@@ -18,12 +18,13 @@ from autoq.kernels.cuda.trace import Traced, traced
 from autoq.schemes import QuantScheme
 from autoq.storage import QTensor
 from autoq.storage.convert import nearest
+from autoq.storage.inputs import converted
 from autoq.storage.layout import Layout, grid_shape, words_shape
 from autoq.storage.plan import codec_of, plan_of
 from autoq.tape.accelerated import ELEMENTWISE, accelerate, accelerate_rule
 from autoq.tape.namespace import Namespace
 from autoq.tape.op import REGISTRY, Op, Rule
-from autoq.types import float32
+from autoq.types import float32, float64
 
 Key = tuple[Any, ...]
 Shape = tuple[int, ...]
@@ -65,11 +66,24 @@ def elementwise(op: Op, values: Any, static: dict[str, Any], out: Any, compute: 
     A result whose scheme needs more than its blocks' largest magnitudes is returned as float32.
     """
     if (compute is not float32 and compute != float32) or op.variadic:
-        return NotImplemented
+        return of_integers(op, values) if np.dtype(compute).kind in "iu" else NotImplemented
     key = plain_key(static) if static else ()
     if key is None:
         return NotImplemented
+    if op.kind == "index" and set(kinds_of(values, whole=True) or "") >= {"f", "i"}:
+        return op.forward(*[as_float64(x) for x in values])
     return computed((op, key), forward_expression, values, out, whole=op.kind != "index")
+
+
+def of_integers(op: Op, values: Any) -> Any:
+    """What CuPy computes of integers by way of float64, which hasn't room for those of 64 bits."""
+    if op.name in ("floor", "ceil", "trunc"):
+        return values[0].copy()
+    if op.name != "fmod":
+        return NotImplemented
+    a, b = values
+    rest = np.remainder(a, b)  # with the sign of b
+    return np.where((rest != 0) & ((rest < 0) != (a < 0)), rest - b, rest)
 
 
 def computed(
@@ -137,6 +151,12 @@ def prepared(
     used = tuple(numbers[step[1]] for step in found.expression.steps if step[0] == "number")
     launches = planned(found.expression, operands, as_operand(make()))
     return Call(launches, used, cast, make, int(np.prod(shape)))
+
+
+def as_float64(x: Any) -> Any:
+    """Floats beside integers, with which CuPy would compare float32's subnormals as zeros."""
+    x = x.dequantize() if x.__class__ is QTensor else x
+    return converted(x, float64) if x.dtype.name in FLOATS else x
 
 
 def kinds_of(values: Any, whole: bool) -> str | None:

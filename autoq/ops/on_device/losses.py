@@ -13,6 +13,7 @@ from autoq.ops.loss import REDUCTIONS, checked_labels
 from autoq.ops.on_device.elementwise import as_operand
 from autoq.ops.on_device.rows import finished, has_rows
 from autoq.storage import QTensor
+from autoq.storage.inputs import contiguous
 from autoq.tape.accelerated import accelerate, accelerate_rule
 from autoq.tape.op import Op
 from autoq.types import float32
@@ -63,7 +64,7 @@ def cross_entropy_gradient(
             kept = xp.count_nonzero(classes != ignore_index)
             count = xp.asarray(np.maximum(kept, 1)).astype(float32)
     result = empty(logits_shape, float32)
-    arrays = as_operand(logits), xp.ascontiguousarray(classes), xp.ascontiguousarray(g) if g.ndim else g
+    arrays = as_operand(logits), contiguous(classes), contiguous(g)
     done = losses.losses_gradient(*arrays, count, result, float(label_smoothing), ignore_index)
     return finished("cross_entropy_gradient", result) if done else NotImplemented
 
@@ -72,7 +73,7 @@ def labels_beside(labels: Any, x: Any, ignored: int | None) -> Any:
     """Labels as int64 beside the logits, checked where they lie on the host."""
     checked_labels("cross_entropy", x.shape, labels, None if on_gpu(labels) else ignored)
     placed = beside(labels, stored(x))
-    return array_namespace(placed).ascontiguousarray(placed.astype(np.int64, copy=False))
+    return contiguous(placed.astype(np.int64, copy=False))
 
 
 def stored(x: Any) -> Any:

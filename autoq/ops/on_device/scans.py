@@ -12,12 +12,13 @@ from autoq.devices import on_gpu
 from autoq.kernels.cuda.launch import SIMULATED, empty, library
 from autoq.kernels.cuda.scan import first_extrema, recurrence, running
 from autoq.storage import QTensor
-from autoq.storage.inputs import converted
+from autoq.storage.inputs import contiguous, converted
 from autoq.tape.accelerated import accelerate, raw_on_device
 from autoq.tape.op import REGISTRY, Op
 from autoq.types import float32
 
 UFUNCS = {"cumulative_sum": "add", "cumulative_prod": "multiply", "cummax": "maximum", "cummin": "minimum"}
+FLATTENING = ("add", "multiply")  # take all values as one line where no axis is named
 # The op that joins two pieces, and what it leaves as it is. Products are never taken in pieces: a later piece
 # may be too large for a float32 where the product so far is 0.
 JOINED = {"add": ("add", 0.0), "maximum": ("maximum", -np.inf), "minimum": ("minimum", np.inf)}
@@ -31,7 +32,7 @@ def scanned(op: Op, values: Any, static: dict[str, Any], out: Any, compute: Any)
     x, name, axis = dense(values[0], compute), UFUNCS[op.name], option(op, static, "axis")
     if x is None:
         return NotImplemented
-    if axis is None:
+    if axis is None and name in FLATTENING:
         x, axis = x.reshape(-1), 0
     if not fits(axis, x.ndim):
         return NotImplemented
@@ -96,7 +97,7 @@ def fits(axis: Any, ndim: int) -> bool:
 def lines(x: Any, axis: int) -> Any:
     """(before, n, after) of an axis, contiguous."""
     shape = x.shape
-    whole = library().ascontiguousarray(x)
+    whole = contiguous(x)
     return whole.reshape(prod(shape[:axis]), shape[axis], prod(shape[axis + 1 :]))
 
 
@@ -118,6 +119,6 @@ def in_pieces(name: str, x: Any) -> Any:
     whole = library().full((before, pieces * PIECE, after), neutral, float32)
     whole[:, :count] = x
     inner = along(name, whole.reshape(before * pieces, PIECE, after)).reshape(before, pieces, PIECE, after)
-    totals = along(name, library().ascontiguousarray(inner[:, :-1, -1]))
+    totals = along(name, contiguous(inner[:, :-1, -1]))
     inner[:, 1:] = raw_on_device(REGISTRY[joined], inner[:, 1:], totals[:, :, None])
     return inner.reshape(whole.shape)[:, :count]

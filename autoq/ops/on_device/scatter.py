@@ -14,6 +14,7 @@ from autoq.context import OBSERVERS, launched
 from autoq.devices import beside
 from autoq.kernels.cuda.launch import library
 from autoq.kernels.cuda.scatter import add_at, add_rows
+from autoq.storage.inputs import contiguous
 from autoq.tape.accelerated import accelerate
 from autoq.tape.op import Op
 from autoq.types import float32
@@ -32,7 +33,7 @@ def scatter_add(op: Op, values: Any, static: dict[str, Any], out: Any, compute: 
     before, after = prod(shape[:axis]), prod(shape[axis + 1 :])
     rows = beside(indices, x).reshape(-1)
     made = library().zeros((before, shape[axis], after), float32)
-    add_rows(made, rows, library().ascontiguousarray(x).reshape(before, -1, after))
+    add_rows(made, rows, contiguous(x).reshape(before, -1, after))
     if OBSERVERS:
         launched("add_rows", x.size)
     return made.reshape(shape)
@@ -53,7 +54,7 @@ def scatter_add_along_axis(op: Op, values: Any, static: dict[str, Any], out: Any
     if x.shape != places.shape:
         return NotImplemented
     made = xp.zeros(prod(shape), float32)
-    add_at(made, places, xp.ascontiguousarray(x))
+    add_at(made, places, contiguous(x))
     if OBSERVERS:
         launched("add_rows", x.size)
     return made.reshape(shape)

@@ -87,9 +87,9 @@ def same_scheme(name: str, values: int, width: int, converts: bool = True) -> An
     return entry
 
 
-def sums(threads: int, kept: int, *inputs: Input) -> Any:
+def sums(threads: int, kept: int, *inputs: Input, join: str = "add") -> Any:
     task = Task(ALONE, inputs, Output("sum"), len(inputs[0].moves), 0, True, False)
-    return sum_kernel, (Sum(task, kept, threads, 64 * max(threads, 1)),)
+    return sum_kernel, (Sum(task, kept, threads, 64 * max(threads, 1), join),)
 
 
 LINES, LINES16 = (STEP, Move(True, 32, True, True)), (STEP, Move(True, 16, True, True))
@@ -134,6 +134,8 @@ REPRESENTATIVES = [
     sums(8, 1, dense(0, "float32", 0, STEP, STEP)),
     sums(256, 1, packed(0, "mxfp8", 0, *LINES)),
     sums(0, 1, dense(0, "bfloat16", 0, STEP, STEP, STEP)),
+    sums(256, 1, dense(0, "float32", 0, STEP, STEP), join="maximum"),
+    sums(0, 1, dense(0, "float32", 0, STEP, STEP), join="minimum"),
     (add_kernel, ()),
 ]
 

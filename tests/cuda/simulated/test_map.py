@@ -244,3 +244,26 @@ def test_division_of_float64_has_the_results_of_numpy(name: str, number: float |
     assert found.dtype == np.float64
     np.testing.assert_array_equal(found, op.forward(a, b))
     assert forward_on_device(op, [floats(5), 2.0], {}, float32, float32).dtype == np.float32
+
+
+def test_integers_of_64_bits_do_not_pass_through_floats() -> None:
+    x = np.array([2**53 + 1, -(2**53) - 1, 2**62 + 3, -7, 0, 7])
+    with np.errstate(all="ignore"):
+        for divisor in (3, -3, np.array([2**40 + 1, -3, 5, 2, 3, -2])):
+            found = forward_on_device(REGISTRY["fmod"], [x, divisor], {}, x.dtype, x.dtype)
+            assert np.array_equal(found, np.fmod(x, divisor))
+    for name in ("floor", "ceil", "trunc"):
+        found = forward_on_device(REGISTRY[name], [x], {}, x.dtype, x.dtype)
+        assert found is not x
+        assert np.array_equal(found, x)
+    with pytest.raises(TypeError):
+        forward_on_device(REGISTRY["sign"], [x > 0], {}, bool_, bool_)
+
+
+@pytest.mark.parametrize("name", ["greater", "equal", "logical_or", "less"])
+def test_floats_beside_integers_are_compared_in_float64(name: str) -> None:
+    integers = np.array([2**24 + 1, 0, 1, -1])
+    x = np.array([2.0**24, 1e-40, 1.0, -1e-40], np.float32)
+    for values in ([x, integers], [integers, x]):
+        found = forward_on_device(REGISTRY[name], values, {}, bool_, float32)
+        assert np.array_equal(found, getattr(np, name)(*[v.astype(np.float64) for v in values]))

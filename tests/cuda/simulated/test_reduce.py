@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from autoq.kernels.cuda import launch
+from autoq.kernels.cuda.reduce import extremum
 from autoq.kernels.cuda.scatter import add_at, add_rows
 from autoq.tape.accelerated import forward_on_device
 from autoq.tape.op import REGISTRY
@@ -46,6 +47,25 @@ def test_sums_are_those_of_float64(case: str, keepdims: bool) -> None:
         expected = function(values, axis=axis, keepdims=keepdims)
         assert found.shape == expected.shape
         np.testing.assert_allclose(found, expected, rtol=2e-6, atol=2e-6)
+
+
+@pytest.mark.parametrize("case", [name for name, given in CASES.items() if isinstance(given[0], np.ndarray)])
+def test_extrema_are_those_of_numpy(case: str) -> None:
+    x, axis, launches = CASES[case]
+    axes = tuple(range(x.ndim)) if axis is None else tuple(a % x.ndim for a in np.atleast_1d(axis))
+    x = x.astype(np.float32) if x.dtype != np.float32 else x
+    for factor in (np.float32(1.0), np.float32(1e-40)):  # subnormal numbers too
+        values = x * factor
+        before = launch.launches
+        assert extremum(values, axes, True).tobytes() == values.max(axis=axes).tobytes()
+        assert launch.launches - before == launches
+        assert extremum(values, axes, False).tobytes() == values.min(axis=axes).tobytes()
+    assert extremum(x, axes, True, 9.0).tobytes() == x.max(axis=axes, initial=9.0).tobytes()
+    assert extremum(x, axes, False, -np.inf).tobytes() == x.min(axis=axes, initial=-np.inf).tobytes()
+    x = x.copy()
+    x[0, -1], x[-1, 0] = np.nan, np.inf
+    for largest, function in ((True, np.max), (False, np.min)):
+        np.testing.assert_array_equal(extremum(x, axes, largest), function(x, axis=axes))
 
 
 @pytest.mark.parametrize(

@@ -86,6 +86,8 @@ def test_a_product_with_a_zero_stays_zero_whatever_follows(monkeypatch):
 def test_what_no_kernel_computes_is_left_to_the_forward():
     assert found("cumulative_sum", np.arange(3), axis=0) is NotImplemented
     assert found("cummax", values(3), axis=2) is NotImplemented
+    for name in ("cummax", "cummin", "extremum_so_far"):  # sums and products take all values as one line
+        assert found(name, values(2, 3), axis=None) is NotImplemented
     forward = _forwards["cummax"]
     wide = np.dtype(np.float64)
     assert forward(REGISTRY["cummax"], (np.ones(3),), {"axis": 0}, wide, wide) is NotImplemented
