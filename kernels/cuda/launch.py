@@ -1,13 +1,14 @@
 """Launching kernels: a factory and its parameters to a loaded function, once a device.
 
-CuPy loads the PTX and launches it on its current stream; under ``NUMBA_ENABLE_CUDASIM=1`` Numba's simulator
-runs the Python function on NumPy arrays, which then stand for device arrays everywhere below.
+CuPy loads the PTX, the driver launches it on CuPy's current stream; under ``NUMBA_ENABLE_CUDASIM=1`` Numba's
+simulator runs the Python function on NumPy arrays, which then stand for device arrays everywhere below.
 """
 
 from __future__ import annotations
 
 import os
 import sys
+import threading
 from collections.abc import Callable
 from functools import cache, wraps
 from importlib import import_module
@@ -18,16 +19,10 @@ import numpy as np
 from ...errors import DeviceError
 from .compile import Source, compile_ptx, for_driver, numba_cuda, ptx_of
 from .intrinsics import simulated
+from .parameters import Parameters
 
 SIMULATED = os.environ.get("NUMBA_ENABLE_CUDASIM") == "1"
 OLDEST = (8, 0)
-SCALARS = {
-    "int32": np.int32,
-    "uint32": np.uint32,
-    "uint64": np.uint64,
-    "float32": np.float32,
-    "float64": np.float64,
-}
 MOST_BLOCKS = (1 << 31) - 1
 
 # Launches of this process: tests and benchmarks count them.
@@ -90,8 +85,10 @@ class Kernel:
     def __init__(self, source: Source) -> None:
         self.source = source
         self._functions: dict[int, Any] = {}
-        kinds = enumerate(source.signature)
-        self._numbers = [(i, SCALARS[kind]) for i, kind in kinds if kind in SCALARS]
+        self._entries: dict[int, int] = {}
+        self._parameters = Parameters(source.signature)
+        self._pack, self._pointers = self._parameters.pack, self._parameters.pointers
+        self._free = self._parameters.free
 
     def __call__(self, blocks: int, threads: int, *arguments: Any, shared: int = 0) -> None:
         """Launch on the current device and stream, ``shared`` bytes of dynamic shared memory a block."""
@@ -105,14 +102,58 @@ class Kernel:
             simulate(self.source.function, blocks, threads, arguments, shared)
             return
         device = current_device()
-        function = self._functions.get(device)
-        if function is None:
-            function = self._functions[device] = load(self.source)
-        # Of an array CuPy passes a record that begins with the pointer, all that the kernel reads.
-        converted = [0 if argument is None else argument for argument in arguments]
-        for i, convert in self._numbers:
-            converted[i] = convert(converted[i])
-        function((blocks,), (threads,), converted, shared)
+        entry = self._entries.get(device)
+        if entry is None:
+            entry = self._load(device)
+        if device not in _thread.ready:
+            make_ready(device)
+        values = list(arguments)
+        for i in self._pointers:
+            array = values[i]
+            values[i] = 0 if array is None else array.data.ptr
+        try:
+            room = self._free.pop()
+        except IndexError:
+            room = self._parameters.room()
+        self._pack(room[0], 0, *values)
+        _driver.launch(entry, blocks, 1, 1, threads, 1, 1, shared, _driver.stream(device).ptr, room[1], 0)
+        self._free.append(room)
+
+    def _load(self, device: int) -> int:
+        """The address of the kernel on the current device."""
+        function = self._functions[device] = load(self.source)
+        entry: int = function.ptr
+        self._entries[device] = entry
+        return entry
+
+
+class _Driver:
+    """CuPy's functions that a launch calls, found once: attributes of modules take their time."""
+
+    launch: Any = None
+    stream: Any = None
+
+
+class _Thread(threading.local):
+    """The devices that a thread has launched on."""
+
+    def __init__(self) -> None:
+        self.ready: set[int] = set()
+
+
+_driver = _Driver()
+_thread = _Thread()
+
+
+def make_ready(device: int) -> None:
+    """Give the thread the device's context, without which the driver launches nothing.
+
+    CuPy does so before its own launches, and by the same call: the runtime's functions make the context.
+    """
+    cuda = _cupy().cuda
+    cuda.runtime.memGetInfo()
+    _driver.launch, _driver.stream = cuda.driver.launchKernel, cuda.get_current_stream
+    _thread.ready.add(device)
 
 
 def load(source: Source) -> Any:
