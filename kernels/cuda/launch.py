@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cache, wraps
 from importlib import import_module
 from typing import Any
@@ -41,7 +41,7 @@ def _cupy() -> Any:
 
 def empty(shape: Any, dtype: Any) -> Any:
     """A device array that nothing has written yet, from CuPy's pool."""
-    return library().empty(shape, dtype)
+    return library().ndarray(shape, dtype)  # what CuPy's empty calls too
 
 
 def kernel(factory: Callable[..., tuple[Any, ...]]) -> Callable[..., Kernel]:
@@ -93,31 +93,43 @@ class Kernel:
     def __call__(self, blocks: int, threads: int, *arguments: Any, shared: int = 0) -> None:
         """Launch on the current device and stream, ``shared`` bytes of dynamic shared memory a block."""
         global launches
-        if not 0 < blocks <= MOST_BLOCKS:
-            raise DeviceError(
-                f"{self.source.name}: {blocks} blocks.", f"1 to {MOST_BLOCKS}", "Walk the grid in a loop."
-            )
-        launches += 1
         if SIMULATED:
+            self._check(blocks)
+            launches += 1
             simulate(self.source.function, blocks, threads, arguments, shared)
             return
-        device = current_device()
+        values = list(arguments)
+        for i in self._pointers:
+            array = values[i]
+            values[i] = 0 if array is None else array.data.ptr
+        self.start(blocks, threads, values, shared)
+
+    def start(self, blocks: int, threads: int, values: Sequence[Any], shared: int = 0) -> None:
+        """The same by all parameters in order, arrays as the addresses of their first elements."""
+        global launches
+        if not 0 < blocks <= MOST_BLOCKS:
+            self._check(blocks)
+        launches += 1
+        driver = _driver
+        device = driver.device()
         entry = self._entries.get(device)
         if entry is None:
             entry = self._load(device)
         if device not in _thread.ready:
             make_ready(device)
-        values = list(arguments)
-        for i in self._pointers:
-            array = values[i]
-            values[i] = 0 if array is None else array.data.ptr
         try:
             room = self._free.pop()
         except IndexError:
             room = self._parameters.room()
         self._pack(room[0], 0, *values)
-        _driver.launch(entry, blocks, 1, 1, threads, 1, 1, shared, _driver.stream(device).ptr, room[1], 0)
+        driver.launch(entry, blocks, 1, 1, threads, 1, 1, shared, driver.stream(device).ptr, room[1], 0)
         self._free.append(room)
+
+    def _check(self, blocks: int) -> None:
+        if not 0 < blocks <= MOST_BLOCKS:
+            raise DeviceError(
+                f"{self.source.name}: {blocks} blocks.", f"1 to {MOST_BLOCKS}", "Walk the grid in a loop."
+            )
 
     def _load(self, device: int) -> int:
         """The address of the kernel on the current device."""
@@ -130,8 +142,10 @@ class Kernel:
 class _Driver:
     """CuPy's functions that a launch calls, found once: attributes of modules take their time."""
 
-    launch: Any = None
-    stream: Any = None
+    def __init__(self) -> None:
+        self.device: Any = current_device
+        self.launch: Any = None
+        self.stream: Any = None
 
 
 class _Thread(threading.local):
@@ -141,7 +155,6 @@ class _Thread(threading.local):
         self.ready: set[int] = set()
 
 
-_driver = _Driver()
 _thread = _Thread()
 
 
@@ -153,6 +166,7 @@ def make_ready(device: int) -> None:
     cuda = _cupy().cuda
     cuda.runtime.memGetInfo()
     _driver.launch, _driver.stream = cuda.driver.launchKernel, cuda.get_current_stream
+    _driver.device = cuda.runtime.getDevice
     _thread.ready.add(device)
 
 
@@ -182,6 +196,9 @@ def current_device() -> int:
     """The number of the current device."""
     device: int = _cupy().cuda.runtime.getDevice()
     return device
+
+
+_driver = _Driver()
 
 
 @cache

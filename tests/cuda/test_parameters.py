@@ -18,43 +18,17 @@ from autoq.kernels.cuda.compile import Source
 from autoq.kernels.cuda.launch import Kernel
 from autoq.kernels.cuda.parameters import NUMBERS, Parameters
 
+from .driver import FIRST, LOADED, STREAM, Driver, c_type, read
 from .listing import listed
 
-C_TYPES: dict[str, Any] = {
-    "bool_": ctypes.c_bool,
-    "boolean": ctypes.c_bool,
-    "int8": ctypes.c_int8,
-    "uint8": ctypes.c_uint8,
-    "int16": ctypes.c_int16,
-    "uint16": ctypes.c_uint16,
-    "int32": ctypes.c_int32,
-    "uint32": ctypes.c_uint32,
-    "int64": ctypes.c_int64,
-    "uint64": ctypes.c_uint64,
-    "float32": ctypes.c_float,
-    "float64": ctypes.c_double,
-}
 SIGNATURES = sorted({kernel.factory(*kernel.parameters).source.signature for kernel in listed()})
 MIXED = ("float32*", "float32", "int64", "uint8", "float64", "int16", "uint32*", "boolean", "int32")
-STREAM = 77
-DEVICE = 3
-
-
-def c_type(kind: str) -> Any:
-    return ctypes.c_void_p if kind.endswith("*") else C_TYPES[kind]
 
 
 def structure(signature: Sequence[str]) -> Any:
     """What a C compiler makes of the same parameters."""
     fields = [(f"p{i}", c_type(kind)) for i, kind in enumerate(signature)]
     return type("Fields", (ctypes.Structure,), {"_fields_": fields})
-
-
-def read(address: int, signature: Sequence[str]) -> list[Any]:
-    """Parameters as the driver reads them: by the address of each."""
-    places = (ctypes.c_void_p * len(signature)).from_address(address)
-    found = [c_type(kind).from_address(place).value for kind, place in zip(signature, places, strict=True)]
-    return [0 if value is None else value for value in found]
 
 
 def array(address: int) -> Any:
@@ -76,51 +50,14 @@ def examples(signature: Sequence[str]) -> list[Any]:
     return values
 
 
-class Driver:
-    """What stands for the driver: it notes what it is called with, and reads the parameters at the end.
-
-    Attributes:
-        meanwhile: Called when a launch is under way, before its parameters are read.
-    """
-
-    def __init__(self, signature: Sequence[str]) -> None:
-        self.signature = signature
-        self.calls: list[tuple[int, ...]] = []
-        self.parameters: list[list[Any]] = []
-        self.meanwhile: Callable[[], Any] | None = None
-        self.contexts: list[int] = []
-
-    def launch(self, *call: int) -> None:
-        *numbers, parameters, extra = call
-        assert extra == 0
-        if self.meanwhile is not None:
-            then, self.meanwhile = self.meanwhile, None
-            then()
-        self.calls.append(tuple(numbers))
-        self.parameters.append(read(parameters, self.signature))
-
-    def stream(self, device: int) -> Any:
-        assert device == DEVICE
-        return SimpleNamespace(ptr=STREAM)
-
-
 @pytest.fixture
 def launched(monkeypatch: pytest.MonkeyPatch) -> Callable[[Sequence[str]], tuple[Kernel, Driver]]:
     """A kernel of a signature, and what takes its launches."""
 
     def made(signature: Sequence[str]) -> tuple[Kernel, Driver]:
         driver = Driver(signature)
-        cuda = SimpleNamespace(
-            driver=SimpleNamespace(launchKernel=driver.launch),
-            get_current_stream=driver.stream,
-            runtime=SimpleNamespace(memGetInfo=lambda: driver.contexts.append(threading.get_ident())),
-        )
         monkeypatch.setattr(launch, "SIMULATED", False)
-        monkeypatch.setattr(launch, "current_device", lambda: DEVICE)
-        monkeypatch.setattr(launch, "_cupy", lambda: SimpleNamespace(cuda=cuda))
-        monkeypatch.setattr(launch, "_driver", launch._Driver())
-        monkeypatch.setattr(launch, "_thread", launch._Thread())
-        monkeypatch.setattr(launch, "load", lambda source: SimpleNamespace(ptr=1234))
+        driver.put(monkeypatch)
         return Kernel(Source("noted", lambda: None, tuple(signature), "")), driver
 
     return made
@@ -151,7 +88,7 @@ def test_a_launch_passes_grid_stream_and_parameters(launched: Any) -> None:
     before = launch.launches
     made(5, 64, array(4096), None, 0.1, -7, shared=256)
     assert launch.launches == before + 1
-    assert driver.calls == [(1234, 5, 1, 1, 64, 1, 1, 256, STREAM)]
+    assert driver.calls == [(FIRST + len(LOADED) - 1, 5, 1, 1, 64, 1, 1, 256, STREAM)]
     assert driver.parameters == [[4096, 0, float(np.float32(0.1)), -7]]
 
 
