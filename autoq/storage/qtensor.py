@@ -3,15 +3,26 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..devices import device_of, is_array, on_gpu, resolve, same_memory, to_device, to_host, two_devices
+from ..devices import (
+    address,
+    device_of,
+    is_array,
+    on_gpu,
+    resolve,
+    same_memory,
+    to_device,
+    to_host,
+    two_devices,
+)
 from ..errors import DTypeError, ShapeError
 from ..schemes import QuantScheme
 from ..schemes import scheme as find_scheme
 from . import convert
+from .allocation import ALIGNMENT, Allocation, Signature, signature_of
 from .axes import lengths_of
 from .device import scale_to
 from .inputs import FLOAT32
@@ -53,13 +64,31 @@ class QTensor(LayoutMethods, Interop):
         ((64, 2), 132, 8.25)
     """
 
-    __slots__ = ("words", "scales", "tensor_scale", "scheme", "shape", "layout", "__weakref__")
+    __slots__ = (
+        "words",
+        "scales",
+        "tensor_scale",
+        "scheme",
+        "shape",
+        "layout",
+        "signature",
+        "addresses",
+        "_allocation",
+        "_memory",
+        "__weakref__",
+    )
     words: Array
     scales: Array
     tensor_scale: Any
     scheme: QuantScheme
     shape: Shape
     layout: Layout
+    # What launches of kernels depend on, and where arrays on a GPU begin: worked out when first asked for.
+    signature: Signature
+    addresses: tuple[int, ...]
+    # Of arrays on a GPU that are made when first asked for: how they lie, and in what; else there is None.
+    _allocation: Allocation
+    _memory: Any
 
     def __init__(
         self,
@@ -70,7 +99,7 @@ class QTensor(LayoutMethods, Interop):
         shape: Shape,
         layout: Layout | None = None,
     ) -> None:
-        self.words, self.scales, self.scheme = words, scales, scheme
+        self.words, self.scales, self.scheme, self._memory = words, scales, scheme, None
         self.tensor_scale = None if tensor_scale is None else _one_float(tensor_scale)
         self.shape = lengths_of(shape)
         self.layout = Layout.identity(len(self.shape)) if layout is None else layout
@@ -89,7 +118,47 @@ class QTensor(LayoutMethods, Interop):
         q = _new(QTensor)
         q.words, q.scales, q.tensor_scale, q.scheme, q.shape = words, scales, tensor_scale, scheme, shape
         q.layout = Layout.identity(len(shape)) if layout is None else layout
+        q._memory = None
         return q
+
+    @staticmethod
+    def within(allocation: Allocation) -> QTensor:
+        """A tensor in memory of its own that nothing has written to yet, for kernels to encode into."""
+        memory = allocation.memory()
+        if memory.__class__ is np.ndarray:
+            words, scales, *level = allocation.arrays(memory)
+            return QTensor.make(
+                words, scales, level[0] if level else None, allocation.scheme, allocation.shape
+            )
+        q = _new(QTensor)
+        q.scheme, q.shape, q.layout = allocation.scheme, allocation.shape, allocation.layout
+        q._allocation, q._memory = allocation, memory
+        q.signature, q.addresses = allocation.signature, allocation.addresses(memory)
+        if len(q.addresses) == 2:
+            q.tensor_scale = None
+        return q
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any:
+            """What isn't there until it is first asked for: called only then."""
+            if name == "signature":
+                self.signature = _signature(self)
+            elif name == "addresses":
+                level = [] if self.tensor_scale is None else [self.tensor_scale]
+                self.addresses = tuple([array.data.ptr for array in (self.words, self.scales, *level)])
+            elif name in ("words", "scales", "tensor_scale") and self._memory is not None:
+                self.words, self.scales, *level = self._allocation.arrays(self._memory)
+                if level:
+                    self.tensor_scale = level[0]
+            else:
+                raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+            return getattr(self, name)
+
+    @property
+    def is_on_gpu(self) -> bool:
+        """Whether the arrays are CuPy's; they aren't made for that."""
+        return self._memory is not None or on_gpu(self.words)
 
     @classmethod
     def quantize(
@@ -242,6 +311,13 @@ class QTensor(LayoutMethods, Interop):
 
 
 _new = object.__new__
+
+
+def _signature(q: QTensor) -> Signature:
+    """Scheme, shape, axis order, strides and alignment."""
+    order = None if q.layout.is_identity else q.layout.order
+    beyond = address(q.words) % ALIGNMENT
+    return signature_of(q.scheme, q.shape, order, q.words.strides, q.scales.strides, beyond)
 
 
 def _one_float(value: Any) -> Any:

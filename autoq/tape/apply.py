@@ -222,11 +222,17 @@ def run_float(op: Op, operands: tuple[Any, ...], static: dict[str, Any], out_dty
         if isinstance(x, _Tensor):
             value = x._value
             key.append(x._type if value.shape else (x._type,))
-            tracked = tracked or x._node is not None
-            if value.__class__ is not np.ndarray and on_gpu(getattr(value, "words", value)):
-                gpu = True
-            else:
+            if x._node is not None:
+                tracked = True
+            if value.__class__ is QTensor:
+                if value.is_on_gpu:
+                    gpu = True
+                else:
+                    host = True
+            elif value.__class__ is np.ndarray or not on_gpu(value):
                 host = True
+            else:
+                gpu = True
         else:
             key.append(x.__class__)
     plan = _plans.get(tuple(key))

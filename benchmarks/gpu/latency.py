@@ -120,6 +120,7 @@ def taped(report: Any) -> None:
         report.check(f"taped {name} is one launch", right, f"{launched} launches")
     if report.device:
         bare_launches(report, p, q)
+        parts(report, p, q)
     a = aq.tensor(data[0], requires_grad=True, device="cuda")
     report.host_time("taped float32 a + a, 2048 values", lambda: a + a)
     if find_spec("torch") is not None and report.device:
@@ -130,14 +131,16 @@ def taped(report: Any) -> None:
 
 
 def bare_launches(report: Any, p: Any, q: Any) -> None:
-    """What an addition costs when nothing is left but its launch: by CuPy's function, by the driver's."""
+    """What an addition costs when nothing is left but its launch: by arrays, by addresses, by the driver."""
     import cupy
 
     from autoq.ops.on_device.elementwise import as_operand
 
-    expected, result = (p + q).qtensor, (p * q).qtensor
+    expected, result = (p + q).qtensor.words.get(), (p * q).qtensor
     one, arguments = prepared([as_operand(x.qtensor) for x in (p, q)], as_operand(result))
     report.host_time("launch of p + q by its kernel", lambda: one.kernel(one.blocks, one.threads, *arguments))
+    values = [x.data.ptr if hasattr(x, "data") else x for x in arguments]
+    report.host_time("the same by addresses", lambda: one.kernel.start(one.blocks, one.threads, values))
     function = next(iter(one.kernel._functions.values()))
     report.host_time(
         "the same by CuPy's function", lambda: function((one.blocks,), (one.threads,), arguments)
@@ -149,13 +152,50 @@ def bare_launches(report: Any, p: Any, q: Any) -> None:
     def by_driver() -> None:
         launch(place, one.blocks, 1, 1, one.threads, 1, 1, 0, stream, 0, address)
 
-    result.words.fill(0)
-    by_driver()
-    right = bool((result.words == expected.words).all())
-    report.check("a launch by the driver's function computes the same", right, f"{len(held)} buffers")
+    ways = {
+        "arrays": lambda: one.kernel(one.blocks, one.threads, *arguments),
+        "addresses": lambda: one.kernel.start(one.blocks, one.threads, values),
+        "the driver's function": by_driver,
+    }
+    for name, way in ways.items():
+        result.words.data.memset(0, result.words.nbytes)
+        way()
+        right = np.array_equal(result.words.get(), expected)
+        report.check(f"a launch by {name} computes the same", right, f"{len(held)} buffers")
     report.host_time("the same by the driver's function", by_driver)
-    shapes = [(x.shape, x.dtype) for x in (result.words, result.scales)]
-    report.host_time("its two arrays made", lambda: [cupy.empty(*each) for each in shapes])
+    current = cupy.cuda.get_current_stream
+    report.host_time("the current device and stream", lambda: current(cupy.cuda.runtime.getDevice()).ptr)
+
+
+def parts(report: Any, p: Any, q: Any) -> None:
+    """What an addition is made of besides its launch: memory, the operation without a tape, its node."""
+    import cupy
+
+    from autoq.ops.on_device.elementwise import elementwise
+    from autoq.storage.allocation import Allocation
+    from autoq.tape.node import Node
+    from autoq.tape.op import REGISTRY
+
+    result, add = p + q, REGISTRY["add"]
+    made, values, out = result.qtensor, [x.qtensor for x in (p, q)], p.dtype
+    one = Allocation(made.scheme, made.shape, cupy)
+    forms = [(x.shape, x.dtype) for x in (made.words, made.scales)]
+    dtype = aq.float32
+    works = {
+        "words by CuPy's empty": lambda: cupy.empty(*forms[0]),
+        "scales by CuPy's empty": lambda: cupy.empty(*forms[1]),
+        "both by CuPy's empty": lambda: [cupy.empty(*form) for form in forms],
+        "one allocation": lambda: cupy.cuda.alloc(one.size),
+        "one allocation and two views": lambda: one.arrays(one.memory()),
+        "a packed tensor whose arrays nobody asks for": lambda: aq.QTensor.within(one),
+        "the addition of stored values": lambda: elementwise(add, values, {}, out, dtype),
+        "the node of p + q": lambda: Node(add, (p, q), {}, dtype, result.tensor_type, made.shape),
+        "the tensor of p + q": lambda: type(result)(made, result.tensor_type),
+    }
+    for name, work in works.items():
+        report.host_time(name, work)
+    with aq.no_grad():
+        report.host_time("p + q without a tape", lambda: p + q)
 
 
 def prepared(operands: Any, out: Any) -> tuple[Any, list[Any]]:

@@ -1,14 +1,15 @@
 """Launching kernels: a factory and its parameters to a loaded function, once a device.
 
-CuPy loads the PTX and launches it on its current stream; under ``NUMBA_ENABLE_CUDASIM=1`` Numba's simulator
-runs the Python function on NumPy arrays, which then stand for device arrays everywhere below.
+CuPy loads the PTX, the driver launches it on CuPy's current stream; under ``NUMBA_ENABLE_CUDASIM=1`` Numba's
+simulator runs the Python function on NumPy arrays, which then stand for device arrays everywhere below.
 """
 
 from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Sequence
 from functools import cache, wraps
 from importlib import import_module
 from typing import Any
@@ -18,16 +19,10 @@ import numpy as np
 from ...errors import DeviceError
 from .compile import Source, compile_ptx, for_driver, numba_cuda, ptx_of
 from .intrinsics import simulated
+from .parameters import Parameters
 
 SIMULATED = os.environ.get("NUMBA_ENABLE_CUDASIM") == "1"
 OLDEST = (8, 0)
-SCALARS = {
-    "int32": np.int32,
-    "uint32": np.uint32,
-    "uint64": np.uint64,
-    "float32": np.float32,
-    "float64": np.float64,
-}
 MOST_BLOCKS = (1 << 31) - 1
 
 # Launches of this process: tests and benchmarks count them.
@@ -46,7 +41,7 @@ def _cupy() -> Any:
 
 def empty(shape: Any, dtype: Any) -> Any:
     """A device array that nothing has written yet, from CuPy's pool."""
-    return library().empty(shape, dtype)
+    return library().ndarray(shape, dtype)  # what CuPy's empty calls too
 
 
 def kernel(factory: Callable[..., tuple[Any, ...]]) -> Callable[..., Kernel]:
@@ -90,29 +85,89 @@ class Kernel:
     def __init__(self, source: Source) -> None:
         self.source = source
         self._functions: dict[int, Any] = {}
-        kinds = enumerate(source.signature)
-        self._numbers = [(i, SCALARS[kind]) for i, kind in kinds if kind in SCALARS]
+        self._entries: dict[int, int] = {}
+        self._parameters = Parameters(source.signature)
+        self._pack, self._pointers = self._parameters.pack, self._parameters.pointers
+        self._free = self._parameters.free
 
     def __call__(self, blocks: int, threads: int, *arguments: Any, shared: int = 0) -> None:
         """Launch on the current device and stream, ``shared`` bytes of dynamic shared memory a block."""
         global launches
+        if SIMULATED:
+            self._check(blocks)
+            launches += 1
+            simulate(self.source.function, blocks, threads, arguments, shared)
+            return
+        values = list(arguments)
+        for i in self._pointers:
+            array = values[i]
+            values[i] = 0 if array is None else array.data.ptr
+        self.start(blocks, threads, values, shared)
+
+    def start(self, blocks: int, threads: int, values: Sequence[Any], shared: int = 0) -> None:
+        """The same by all parameters in order, arrays as the addresses of their first elements."""
+        global launches
+        if not 0 < blocks <= MOST_BLOCKS:
+            self._check(blocks)
+        launches += 1
+        driver = _driver
+        device = driver.device()
+        entry = self._entries.get(device)
+        if entry is None:
+            entry = self._load(device)
+        if device not in _thread.ready:
+            make_ready(device)
+        try:
+            room = self._free.pop()
+        except IndexError:
+            room = self._parameters.room()
+        self._pack(room[0], 0, *values)
+        driver.launch(entry, blocks, 1, 1, threads, 1, 1, shared, driver.stream(device).ptr, room[1], 0)
+        self._free.append(room)
+
+    def _check(self, blocks: int) -> None:
         if not 0 < blocks <= MOST_BLOCKS:
             raise DeviceError(
                 f"{self.source.name}: {blocks} blocks.", f"1 to {MOST_BLOCKS}", "Walk the grid in a loop."
             )
-        launches += 1
-        if SIMULATED:
-            simulate(self.source.function, blocks, threads, arguments, shared)
-            return
-        device = current_device()
-        function = self._functions.get(device)
-        if function is None:
-            function = self._functions[device] = load(self.source)
-        # Of an array CuPy passes a record that begins with the pointer, all that the kernel reads.
-        converted = [0 if argument is None else argument for argument in arguments]
-        for i, convert in self._numbers:
-            converted[i] = convert(converted[i])
-        function((blocks,), (threads,), converted, shared)
+
+    def _load(self, device: int) -> int:
+        """The address of the kernel on the current device."""
+        function = self._functions[device] = load(self.source)
+        entry: int = function.ptr
+        self._entries[device] = entry
+        return entry
+
+
+class _Driver:
+    """CuPy's functions that a launch calls, found once: attributes of modules take their time."""
+
+    def __init__(self) -> None:
+        self.device: Any = current_device
+        self.launch: Any = None
+        self.stream: Any = None
+
+
+class _Thread(threading.local):
+    """The devices that a thread has launched on."""
+
+    def __init__(self) -> None:
+        self.ready: set[int] = set()
+
+
+_thread = _Thread()
+
+
+def make_ready(device: int) -> None:
+    """Give the thread the device's context, without which the driver launches nothing.
+
+    CuPy does so before its own launches, and by the same call: the runtime's functions make the context.
+    """
+    cuda = _cupy().cuda
+    cuda.runtime.memGetInfo()
+    _driver.launch, _driver.stream = cuda.driver.launchKernel, cuda.get_current_stream
+    _driver.device = cuda.runtime.getDevice
+    _thread.ready.add(device)
 
 
 def load(source: Source) -> Any:
@@ -141,6 +196,9 @@ def current_device() -> int:
     """The number of the current device."""
     device: int = _cupy().cuda.runtime.getDevice()
     return device
+
+
+_driver = _Driver()
 
 
 @cache

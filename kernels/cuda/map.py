@@ -367,3 +367,34 @@ def _launched(one: Launch, operands: Sequence[Any], out: Any, amax: Array, numbe
     if amax is not None:
         arguments.append(amax)
     one.kernel(one.blocks, one.threads, *arguments, *numbers, *one.integers)
+
+
+def start(launches: Launches, operands: Sequence[Any], out: Any, numbers: Sequence[float]) -> None:
+    """The same for operands and a result whose addresses are known: what packed ones give as ``addresses``."""
+    _, measure, write = launches
+    amax = None
+    if measure is not None:
+        amax = library().zeros(2, np.uint32)
+        _started(measure, operands, out, amax, numbers)
+    _started(write, operands, out, amax, numbers)
+
+
+def _started(one: Launch, operands: Sequence[Any], out: Any, amax: Array, numbers: Sequence[float]) -> None:
+    _, kernel, blocks, threads, integers, picks, result = one
+    values: list[Any] = []
+    for place, packed, _, _ in picks:
+        operand = operands[place]
+        if packed:
+            values += operand.addresses
+        else:
+            values.append(operand.data.ptr)
+    if result is not None:
+        if result[0].packed:
+            values += out.addresses
+        else:
+            values.append(out.data.ptr)
+    if amax is not None:
+        values.append(amax.data.ptr)
+    values += numbers
+    values += integers
+    kernel.start(blocks, threads, values)

@@ -12,15 +12,15 @@ import numpy as np
 from autoq.context import OBSERVERS, launched
 from autoq.devices import SEVERAL
 from autoq.kernels.cuda.launch import SIMULATED, current_device, library
-from autoq.kernels.cuda.map import Launches, alignment, encodes, launch, planned
+from autoq.kernels.cuda.map import Launches, alignment, encodes, launch, planned, start
 from autoq.kernels.cuda.operand import FLOATS, Packed
 from autoq.kernels.cuda.trace import Traced, traced
 from autoq.schemes import QuantScheme
 from autoq.storage import QTensor
+from autoq.storage.allocation import Allocation
 from autoq.storage.convert import nearest
 from autoq.storage.inputs import converted
-from autoq.storage.layout import Layout, grid_shape, words_shape
-from autoq.storage.plan import codec_of, plan_of
+from autoq.storage.plan import codec_of
 from autoq.tape.accelerated import ELEMENTWISE, accelerate, accelerate_rule
 from autoq.tape.namespace import Namespace
 from autoq.tape.op import REGISTRY, Op, Rule
@@ -110,7 +110,10 @@ def computed(
         values = [x.astype(float32) if i in call.cast else x for i, x in enumerate(values)]
     result = call.result()
     numbers = [float(values[i]) if number is None else number for number, i in call.numbers]
-    launch(call.launches, values, result, numbers)
+    if SIMULATED:
+        launch(call.launches, values, result, numbers)
+    else:
+        start(call.launches, values, result, numbers)
     if OBSERVERS:
         launched("map", call.size)
     return result
@@ -118,15 +121,14 @@ def computed(
 
 def signature(x: Any) -> Any:
     """What a call depends on of an operand."""
-    if x.__class__ is QTensor:
-        words, layout = x.words, x.layout
-        order = None if layout.is_identity else layout.order
-        return x.scheme, x.shape, order, words.strides, x.scales.strides, alignment(words)
-    if x.__class__ in NUMBERS or not hasattr(x, "strides"):
-        return x.__class__
-    if x.__class__ is np.ndarray and not SIMULATED:
+    kind = x.__class__
+    if kind is QTensor:
+        return x.signature
+    if kind in NUMBERS or not hasattr(x, "strides"):
+        return kind
+    if kind is np.ndarray and not SIMULATED:
         return np.ndarray  # on the host
-    return x.dtype.char, x.shape, x.strides, alignment(x)
+    return x.dtype.char, x.shape, x.strides, alignment(x) if SIMULATED else x.data.ptr & 15
 
 
 def prepared(
@@ -215,10 +217,10 @@ def as_operand(x: Any) -> Any:
 def maker(out: Any, shape: Shape, kind: str) -> Callable[[], Any] | None:
     """What makes the QTensor or array that a result is written into; None for what kernels don't give."""
     if isinstance(out, QuantScheme):
-        return packed_maker(out, shape) or partial(library().empty, shape, float32)
+        return packed_maker(out, shape) or partial(library().ndarray, shape, float32)
     if out.kind == "b":
-        return partial(library().empty, shape, np.bool_) if kind == "b" else None
-    return partial(library().empty, shape, out if out.name in FLOATS else float32)
+        return partial(library().ndarray, shape, np.bool_) if kind == "b" else None
+    return partial(library().ndarray, shape, out if out.name in FLOATS else float32)
 
 
 def new_packed(scheme: QuantScheme, shape: Shape) -> QTensor | None:
@@ -227,6 +229,7 @@ def new_packed(scheme: QuantScheme, shape: Shape) -> QTensor | None:
     return None if make is None else make()
 
 
+@lru_cache(maxsize=1024)
 def packed_maker(scheme: QuantScheme, shape: Shape) -> Callable[[], QTensor] | None:
     """What makes a QTensor to encode into; None where that takes more than the launch that computes it."""
     if not shape or scheme.nonfinite == "raise":
@@ -234,16 +237,7 @@ def packed_maker(scheme: QuantScheme, shape: Shape) -> Callable[[], QTensor] | N
     scheme = scheme.innermost(len(shape))
     if not encodes(codec_of(nearest(scheme)), scheme.block or ()):
         return None
-    plan = plan_of(scheme)
-    words, grid = words_shape(shape, plan.bits), grid_shape(shape, scheme.extents(len(shape)))
-    scale_dtype, two_level = np.dtype(plan.scale_dtype), scheme.tensor_scale
-    empty, layout, word = library().empty, Layout.identity(len(shape)), np.dtype(np.uint32)
-
-    def make() -> QTensor:
-        level = empty((), float32) if two_level else None
-        return QTensor.make(empty(words, word), empty(grid, scale_dtype), level, scheme, shape, layout)
-
-    return make
+    return partial(QTensor.within, Allocation(scheme, shape, library()))
 
 
 @lru_cache(maxsize=1024)
