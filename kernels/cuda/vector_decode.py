@@ -17,6 +17,7 @@ from ..codec import Codec, ElementCodec
 from ..scalar.bits import F, U, real
 from ..scalar.scale import scale_functions
 from .decode import is_e4m3, to_bfloats
+from .quantize_instructions import permute
 from .vector_instructions import fused_bfloats
 
 Function = Callable[..., Any]
@@ -215,7 +216,8 @@ def folded_scale(name: str) -> tuple[Function, Function]:
     return (two_ue4m3, bad_ue4m3) if name == "ue4m3" else (one_ue8m0, bad_ue8m0)
 
 
-E4M3_FIRST, E4M3_SECOND, HALF_UP, LOW_HALF = U(0x7F), U(0x7F00), power(119), U(0xFFFF)
+E4M3_FIRST, E4M3_SECOND, HALF_UP = U(0x7F), U(0x7F00), power(119)
+LOW_TWICE, HIGH_TWICE = U(0x1010), U(0x3232)
 E4M3_STEP, E4M3_OVER = U(BOTH << 4), U(BOTH << 11)
 
 
@@ -229,7 +231,7 @@ def side_by_side(stored):
 def two_ue4m3(stored):
     """A block's scale and the next one's, each twice, larger by 2**118: the 126 of a code less ``SHRINK``."""
     both = times(times(side_by_side(stored), HALF_UP), HALF_UP)
-    return U(U(both & LOW_HALF) | U(both << SIXTEEN)), U(U(both & HIGH_HALF) | U(both >> SIXTEEN))
+    return permute(both, both, LOW_TWICE), permute(both, both, HIGH_TWICE)
 
 
 @scalar
@@ -238,7 +240,7 @@ def bad_ue4m3(stored):
     return U(U(side_by_side(stored) + E4M3_STEP) & E4M3_OVER)
 
 
-HIGH_HALF, UE8M0_FULL, UE8M0_LEAST = U(0xFFFF0000), U(BOTH << 7), U(BOTH << 6)
+UE8M0_FULL, UE8M0_LEAST = U(BOTH << 7), U(BOTH << 6)
 UE8M0_STEP, UE8M0_OVER = U(1), U(0x100)
 
 

@@ -135,3 +135,20 @@ def _lower_begin(context: Any, builder: Any, signature: Any, values: Any) -> Any
 @instruction(_type_begin, _lower_begin)
 def begin_loads():
     """Loads above stay above: they are on their way while what is below is worked out. For whole warps."""
+
+
+def _type_thread(types: Any) -> Any:
+    return types.int32
+
+
+def _lower_thread(context: Any, builder: Any, signature: Any, values: Any) -> Any:
+    from llvmlite import ir
+
+    function = ir.FunctionType(ir.IntType(32), [])
+    return builder.call(ir.InlineAsm(function, "mov.u32 $0, %tid.x;", "=r", side_effect=True), [])
+
+
+@instruction(_type_thread, _lower_thread)
+def thread_again():
+    """The thread's number, read anew: what follows from it isn't kept in registers from the last time on."""
+    return np.int32(simulated().threadIdx.x)

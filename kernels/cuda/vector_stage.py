@@ -83,33 +83,58 @@ def slots(form: Form) -> Function:
     return by_thread if form.folded else in_order
 
 
-def stager(form: Form, kind: str, rows: int, threads: int, across: int) -> Function:
-    """``stage(x, x_step, staged, start, k, thread)``: a pass of the vector into shared memory.
+def stager(form: Form, kind: str, rows: int, threads: int, across: int) -> tuple[Function, Function]:
+    """``begin(x, start, k, thread)`` and ``stage(x, x_step, staged, start, k, thread, held)``.
 
-    A unit's eight values are 16 bytes of each of its pieces, in the order of the weight's registers. Zeros
-    follow the last value up to a multiple of ``across``: warps read so far. The vector and its step from
-    row to row are in words, four of which are read at once.
+    ``stage`` lays a pass of the vector out in shared memory: a unit's eight values are 16 bytes of each of
+    its pieces, in the order of the weight's registers. Zeros follow the last value up to a multiple of
+    ``across``, a power of two: warps read so far. ``held`` is what ``begin`` read of a vector of one row,
+    ahead of other loads. The vector and its step from row to row are in words, four of which are read at
+    once.
     """
     count, length = PIECES[kind], pass_length(columns_of(rows, kind))
     units, slot, put = I32(length // UNIT), slots(form), unit_putter(form, count)
-    group, read = I32(across // UNIT), unit_reader(kind)
+    more, groups, read = I32(across // UNIT - 1), I32(-(across // UNIT)), unit_reader(kind)
 
     @scalar
-    def stage(x, x_step, staged, start, k, thread):
+    def unit_of(x, row, start, k, unit):
         inside = I32(I32(k - start) >> 3)
-        groups = I32(I32(inside + I32(group - 1)) // group)
-        stop, first = min(units, I32(groups * group)), I64(start >> 3)
-        for row in range(rows):
-            unit, column = thread, I32(row * count)
-            values = read(x, row * x_step, first + I64(unit)) if unit < inside else NOTHING
-            while unit < stop:
-                # The next ones are on their way meanwhile.
-                after = I32(unit + threads)
-                following = read(x, row * x_step, first + I64(after)) if after < inside else NOTHING
-                put(values, staged, column, slot(unit), units)
-                unit, values = after, following
+        return read(x, row, I64(I32(start >> 3)) + I64(unit)) if unit < inside else NOTHING
 
-    return stage
+    @scalar
+    def one_each(x, row, staged, start, k, thread, held, column, stop):
+        if thread < stop:
+            put(held, staged, column, slot(thread), units)
+
+    @scalar
+    def in_turn(x, row, staged, start, k, thread, held, column, stop):
+        unit, values = thread, held
+        while unit < stop:
+            # The next ones are on their way meanwhile.
+            after = I32(unit + threads)
+            following = unit_of(x, row, start, k, after)
+            put(values, staged, column, slot(unit), units)
+            unit, values = after, following
+
+    single = rows == 1
+    lay = one_each if single and units <= threads else in_turn
+
+    @scalar
+    def begin(x, start, k, thread):
+        return unit_of(x, I64(0), start, k, thread) if single else NOTHING
+
+    @scalar
+    def stage(x, x_step, staged, start, k, thread, held):
+        stop = min(units, I32(I32(I32(I32(k - start) >> 3) + more) & groups))
+        if single:
+            lay(x, I64(0), staged, start, k, thread, held, I32(0), stop)
+        else:
+            for row in range(rows):
+                at = row * x_step
+                first = unit_of(x, at, start, k, thread)
+                lay(x, at, staged, start, k, thread, first, I32(row * count), stop)
+
+    return begin, stage
 
 
 def unit_reader(kind: str) -> Function:
@@ -139,9 +164,15 @@ def unit_reader(kind: str) -> Function:
 
 
 @scalar
-def rest(u):
+def finite_rest(u):
     """What a float32 is more than its high half, which is a bfloat16; exact. NaN stays NaN."""
-    return ZERO if U(u & MAGNITUDE) == INFINITY else bits(F(real(u) - real(U(u & HIGH_HALF))))
+    return bits(F(real(u) - real(U(u & HIGH_HALF))))
+
+
+@scalar
+def rest(u):
+    """``finite_rest``, 0 of infinity."""
+    return ZERO if U(u & MAGNITUDE) == INFINITY else finite_rest(u)
 
 
 def unit_putter(form: Form, count: int) -> Function:
@@ -160,6 +191,10 @@ def unit_putter(form: Form, count: int) -> Function:
         return rest(v[0]), rest(v[1])
 
     @scalar
+    def least(v):
+        return finite_rest(v[0]), finite_rest(v[1])
+
+    @scalar
     def put_piece(staged, place, a, b, c, d):
         shared_store4(staged, place, high(a), high(b), high(c), high(d))
 
@@ -172,7 +207,7 @@ def unit_putter(form: Form, count: int) -> Function:
             a, b, c, d = less(a), less(b), less(c), less(d)
             put_piece(staged, place_of(I32(column + I32(1)), slot, units), a, b, c, d)
         if count > 2:
-            a, b, c, d = less(a), less(b), less(c), less(d)
+            a, b, c, d = least(a), least(b), least(c), least(d)  # of rests, which are finite or NaN
             put_piece(staged, place_of(I32(column + I32(2)), slot, units), a, b, c, d)
 
     return put

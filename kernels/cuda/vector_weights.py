@@ -40,6 +40,21 @@ def thread_codes(form: Form) -> int:
     return 128 // form.bits if form.folded else 0
 
 
+def places_of(form: Form) -> Function:
+    """``places(row, lane, word_step, scale_step)``: where a row's words and scales begin for a thread."""
+    share, word_shift = I32(thread_codes(form)), 3 if form.bits == 4 else 2
+
+    @scalar
+    def places(row, lane, word_step, scale_step):
+        mine = I32(I32(lane & 3) * share)
+        return (
+            I32(I32(row * word_step) + I32(mine >> word_shift)),
+            I32(I32(row * scale_step) + I32(mine >> RUN_SHIFT)),
+        )
+
+    return places
+
+
 def last_codes(form: Form) -> int:
     """How far from a row's end a thread may begin to read."""
     return 128 // form.bits if form.folded else RUN
@@ -48,8 +63,8 @@ def last_codes(form: Form) -> int:
 def loader(form: Form, fetched: int = 0) -> Function:
     """``load(words, row, scales, at, last, lane) -> words, stored scales`` from at most ``last``.
 
-    ``row`` is where a row's words begin, and its scales. Of folded forms a run of words and one number with
-    the scale or both; else a word, or two, of each of four runs and their scales.
+    ``row`` is where a row's words begin for the thread, and its scales. Of folded forms a run of words and
+    one number with the scale or both; else a word, or two, of each of four runs and their scales.
     """
     return folded_loader(form, fetched) if form.folded else run_loader(form)
 

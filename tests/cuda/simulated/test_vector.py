@@ -60,6 +60,28 @@ def test_a_product_is_near_the_exact_one(name, n, k, rows, dtype, shape):
     check(weight(name, n, k), x, shape)
 
 
+@pytest.mark.parametrize("order", ["apart", "beside", "along"])
+@pytest.mark.parametrize(
+    ("name", "k", "rows", "parts"),
+    [
+        ("nvfp4", 1440, 1, (1, 2, 1)),
+        ("nvfp4", 1440, 8, (1, 2, 2, 256)),
+        ("mxfp8", 1248, 8, (1, 2, 0, 128)),
+        ("int4", 1440, 8, (1, 2, 1)),
+        ("nvfp4", 32, 1, (1, 1, 1)),
+    ],
+)
+def test_every_order_of_chunks_reads_each_once(name, k, rows, parts, order):
+    # As many turns for each warp, since the simulator's products wait for the whole block.
+    tiles, slices, ahead, fetched = (*parts, 0)[:4]
+    x = np.random.default_rng(k).standard_normal((rows, k)).astype(np.float32)
+    check(weight(name, 9, k), x, Shape(tiles, slices, ahead, fetched, order))
+
+
+def test_a_second_pass_of_one_row_goes_on_where_the_first_ended():
+    check(weight("nvfp4", 3, 8224), np.linspace(-1, 2, 8224, dtype=np.float32)[None], Shape(1, 1, 1))
+
+
 def test_every_value_of_a_vector_counts_in_full():
     # One place a row: the result is the value times the weight, without a rounding to bfloat16.
     q = QTensor.quantize(np.eye(16, 64, dtype=np.float32), "mxfp4")
