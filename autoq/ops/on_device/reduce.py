@@ -1,4 +1,4 @@
-"""Sums over axes on GPUs: in an order of their own, packed operands decoded where they are added."""
+"""Sums and extrema over axes on GPUs: packed operands are decoded where they are read, none of them whole."""
 
 from __future__ import annotations
 
@@ -11,7 +11,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from autoq.context import OBSERVERS, launched
-from autoq.kernels.cuda.reduce import summed
+from autoq.kernels.cuda.launch import empty, library
+from autoq.kernels.cuda.map import mapped
+from autoq.kernels.cuda.reduce import NEUTRAL, summed
 from autoq.kernels.cuda.trace import Traced, traced
 from autoq.ops.on_device.elementwise import as_operand, elementwise, kinds_of
 from autoq.tape.accelerated import accelerate
@@ -22,6 +24,7 @@ Shape = tuple[int, ...]
 ITSELF = traced(lambda x: x, "f")
 MAGNITUDE = traced(np.abs, "f")
 SQUARE = traced(lambda x: x * x, "f")
+IS_EXTREMUM = traced(lambda x, found: np.equal(x, found) | np.isnan(x), "ff")
 SQUARED_DISTANCE = traced(lambda x, mean: (x - mean) * (x - mean), "ff")
 
 
@@ -90,6 +93,36 @@ def total(op: Op, values: Any, static: dict[str, Any], out: Any, compute: Any) -
         return NotImplemented
     divisor = float(where.values) if op.name == "mean" else 1.0
     return add(ITSELF, values, where, divisor).reshape(where.result)
+
+
+@accelerate("max", "min")
+def extreme(op: Op, values: Any, static: dict[str, Any], out: Any, compute: Any) -> Any:
+    """The largest or smallest of floats."""
+    where = over(values[0], static) if compute == float32 else None
+    return NotImplemented if where is None else most(op.name, values[0], where).reshape(where.result)
+
+
+@accelerate("argmax", "argmin")
+def place_of_extreme(op: Op, values: Any, static: dict[str, Any], out: Any, compute: Any) -> Any:
+    """Where it is, or NaN, first."""
+    axis = static.get("axis")
+    fits = compute == float32 and not isinstance(axis, tuple)
+    where = over(values[0], static) if fits else None
+    if where is None:
+        return NotImplemented
+    assert IS_EXTREMUM is not None
+    found, hits = most(op.name[3:], values[0], where).reshape(where.kept), empty(where.shape, np.bool_)
+    mapped(IS_EXTREMUM.expression, [as_operand(values[0]), found], IS_EXTREMUM.numbers, hits)
+    return library().argmax(hits, axis=axis, keepdims=static["keepdims"])
+
+
+def most(name: str, x: Any, where: Over) -> Any:
+    """The extrema of a stored operand, a float32 array without the axes."""
+    assert ITSELF is not None
+    join = {"max": "maximum", "min": "minimum"}[name]
+    if OBSERVERS:
+        launched("extremum", prod(where.shape))
+    return summed(ITSELF.expression, [as_operand(x)], (), where.shape, where.axes, NEUTRAL[join], join)
 
 
 @accelerate("var", "std")

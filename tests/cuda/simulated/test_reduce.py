@@ -68,10 +68,37 @@ def test_extrema_are_those_of_numpy(case: str) -> None:
         np.testing.assert_array_equal(extremum(x, axes, largest), function(x, axis=axes))
 
 
+@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("keepdims", [False, True])
+def test_extrema_and_their_places_are_those_of_decoded_values(case: str, keepdims: bool) -> None:
+    x, axis, launches = CASES[case]
+    values = np.array(decoded(x))
+    for name in ("max", "min", "argmax", "argmin"):
+        if name.startswith("arg") and isinstance(axis, tuple):
+            continue
+        before, static = launch.launches, {"axis": axis, "keepdims": keepdims}
+        found = forward_on_device(REGISTRY[name], [x], static, float32, float32)
+        assert launch.launches - before == launches + name.startswith("arg")
+        expected = getattr(np, name)(values, axis=axis, keepdims=keepdims)
+        assert found.shape == expected.shape
+        assert found.dtype == expected.dtype
+        np.testing.assert_array_equal(found, expected)
+
+
+def test_nan_is_the_first_extremum() -> None:
+    x = floats(4, 8)
+    x[0, 3] = x[0, 5] = x[2, 0] = np.nan
+    for name in ("max", "min", "argmax", "argmin"):
+        for axis in (None, 0, 1):
+            static = {"axis": axis, "keepdims": False}
+            found = forward_on_device(REGISTRY[name], [x], static, float32, float32)
+            np.testing.assert_array_equal(found, getattr(np, name)(x, axis=axis))
+
+
 @pytest.mark.parametrize(
     "given", [{"dim": 1}, {"axis": True}, {"axis": (0, True)}, {"axis": 5}, {"keepdims": "yes"}]
 )
-@pytest.mark.parametrize("name", ["sum", "mean", "var", "norm"])
+@pytest.mark.parametrize("name", ["sum", "mean", "var", "norm", "max", "argmin"])
 def test_what_the_op_refuses_is_left_to_it(name: str, given: dict[str, Any]) -> None:
     op = REGISTRY[name]
     static = {**op.defaults, **given}
