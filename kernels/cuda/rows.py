@@ -136,7 +136,7 @@ def norm_weight_gradient(
     """The gradient of ``norm`` by its weight: the sum over rows of the cotangent times the normalized row.
 
     Two launches, in one order of summation: each group of threads sums its rows, then the groups are summed.
-    There is no kernel for rows that threads don't hold, such as longer ones of no whole chunks.
+    There is no kernel for rows that are longer than what the threads of a block hold.
 
     Args:
         x, eps, centered: As of ``norm``.
@@ -183,14 +183,15 @@ def shape_of(n: int, kinds: tuple[Any, ...], arrays: int, masked: bool = False) 
 @lru_cache(maxsize=4096)
 def _shape(n: int, size: int, most: int, block: int, converting: bool) -> Shape:
     chunks, least = -(-n // size), max(block // PACKED, 1)
+    limit = max(most // size, 1) if size != PACKED else 1
     if chunks <= WARP:
         lanes, held = max(1 << (chunks - 1).bit_length(), least), 1
     else:
         lanes = WARP
-        while lanes < MOST_LANES and lanes * (USUAL // size) < chunks:
+        while lanes < MOST_LANES and lanes * min(USUAL // size, limit) < chunks:
             lanes *= 2
         held = -(-chunks // lanes)
-    if held > (max(most // size, 1) if size != PACKED else 1):
+    if held > limit:
         lanes, held = LONG_LANES, 0
     return Shape(size, lanes, held, n == lanes * held * size, converting)
 
