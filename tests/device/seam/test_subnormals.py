@@ -40,6 +40,8 @@ CALLS: dict[str, Callable[[Any], Any]] = {
     "argmax": lambda x: aq.argmax(x),
     "argmax of rows": lambda x: aq.argmax(x, axis=1, keepdims=True),
     "argmin of columns": lambda x: aq.argmin(x, axis=0),
+    "max of one": lambda x: aq.max(x[0, 1]),
+    "argmin of one": lambda x: aq.argmin(x[0, 1]),
     "maximum": lambda x: aq.maximum(x, x[1]),
     "cummax": lambda x: aq.cummax(x, axis=1),
     "sort": lambda x: aq.sort(x, axis=1),
