@@ -89,8 +89,10 @@ def along(reduction: Callable[..., Any], x: Any, **options: Any) -> Any:
     function, initial = getattr(array_namespace(x), REDUCTIONS[ufunc.__name__]), options.pop("initial", None)
     if ufunc.__name__.startswith("logical") and x.dtype.kind not in "biu":
         x = device.truth(x)
-    axes = axis_tuple(options.get("axis"), x.ndim)
-    if ufunc.__name__ in ("maximum", "minimum") and x.dtype == np.float32 and axes and x.size:
+    axes, extreme = axis_tuple(options.get("axis"), x.ndim), ufunc.__name__ in ("maximum", "minimum")
+    if extreme and not axes and initial is None:
+        return x.copy()
+    if extreme and axes and x.size and x.dtype == np.float32:
         found = device.extremum(x, axes, ufunc.__name__ == "maximum", initial)
         return found.reshape(kept_shape(x.shape, axes)) if options.get("keepdims") else found
     if initial is None:

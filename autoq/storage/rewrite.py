@@ -7,13 +7,16 @@ from typing import Any
 import numpy as np
 
 from ..devices import array_namespace, on_gpu
+from ..schemes.scale import NVFP4_RULES
 from . import convert
 from .blocks import from_blocks, to_blocks
-from .inputs import contiguous, refuse_nonfinite
+from .inputs import contiguous, converted, refuse_nonfinite
 from .layout import Array
 from .packing import pack, unpack
 from .plan import plan_of
 from .qtensor import QTensor
+
+LARGEST = 0x7F7FFFFF  # bits of the largest float32
 
 
 def rewritten(q: QTensor, values: Array, old: Array | None = None) -> QTensor:
@@ -121,13 +124,26 @@ def _amax_of(q: QTensor) -> Any:
     rule = plan_of(q.scheme).tensor_scale
     if rule is None or q.tensor_scale is None:
         return None
+    if on_gpu(q.tensor_scale):
+        return _amax_on_gpu(q, rule)
     guess = q.tensor_scale / np.float32(rule(1.0))
     near = [guess]
     for _ in range(4):
         near = [np.nextafter(near[0], np.float32(0)), *near, np.nextafter(near[-1], np.float32(np.inf))]
-    if on_gpu(guess):
-        xp, candidates = array_namespace(guess), array_namespace(guess).stack(near)
-        fits = rule(candidates) == q.tensor_scale
-        return xp.where(fits.any(), candidates.take(fits.argmax()), guess)
     found = [float(amax) for amax in near if rule(float(amax)) == q.tensor_scale]
     return found[0] if found else float(guess)
+
+
+def _amax_on_gpu(q: QTensor, rule: Any) -> Any:
+    """The same as an array without axes: by bits and, where scales may be subnormal, in float64.
+
+    CuPy takes float32's subnormals for zeros. A quotient rounded to float64 first rounds to the same float32.
+    """
+    xp = array_namespace(q.tensor_scale)
+    wide = np.float64 if q.scheme.scale_rule in NVFP4_RULES else np.float32  # others are never subnormal
+    guess = converted(converted(q.tensor_scale, np.float64) / float(rule(1.0)), np.float32)
+    places = guess.view(np.uint32).astype(np.int64) + xp.arange(-4, 5)
+    near = places.clip(0, LARGEST).astype(np.uint32).view(np.float32)
+    scales = converted(rule(converted(near, wide)), np.float32)
+    fits = scales.view(np.uint32) == q.tensor_scale.view(np.uint32)
+    return xp.where(fits.any(), near.take(fits.argmax()), guess)

@@ -25,7 +25,13 @@ def effective_scales(scales: Array, tensor_scale: Any, scheme: QuantScheme) -> A
         [2.0]
     """
     values: Array = scheme.scale_format.decode(scales) if not on_gpu(scales) else _decoded(scales, scheme)
-    return values if tensor_scale is None else values * tensor_scale
+    if tensor_scale is None or not on_gpu(values):
+        return values if tensor_scale is None else values * tensor_scale
+    from .inputs import converted
+
+    # In float64 the product is exact; in float32 CuPy would make subnormal ones 0.
+    exact = converted(values, np.float64) * converted(tensor_scale, np.float64)
+    return converted(exact, np.float32)
 
 
 def _decoded(scales: Array, scheme: QuantScheme) -> Array:

@@ -61,9 +61,8 @@ def check_loop(op: Any, values: Any, compute: Any) -> None:
         TypeError: As NumPy does.
     """
     if isinstance(op.forward, np.ufunc) and np.dtype(compute).kind in "biu":
-        dtypes = [
-            getattr(x, "dtype", None) or (np.dtype(bool) if type(x) is bool else type(x)) for x in values
-        ]
+        bools = {bool: np.dtype(bool)}  # Python's other numbers are named by their classes
+        dtypes = [x.dtype if hasattr(x, "dtype") else bools.get(type(x), type(x)) for x in values]
         op.forward.resolve_dtypes((*dtypes, None))
 
 

@@ -47,6 +47,36 @@ def test_sums_and_means_over_any_axes(cupy: Any, shape: tuple[int, ...]) -> None
             assert near(mean, expected / length, 1)
 
 
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("factor", [1.0, 1e-40])
+def test_extrema_and_their_places_are_those_of_the_cpu(
+    cupy: Any, shape: tuple[int, ...], factor: float
+) -> None:
+    x = floats(*shape) * np.float32(factor)  # subnormal numbers too
+    if x.size > 100:
+        x.reshape(-1)[x.size // 2] = np.nan
+    t = aq.tensor(x, device="cuda")
+    for axis in [None, *range(-len(shape), len(shape))]:
+        for name in ("max", "min", "argmax", "argmin"):
+            for keepdims in (False, True):
+                found = getattr(aq, name)(t, axis=axis, keepdims=keepdims).numpy()
+                expected = getattr(np, name)(x, axis=axis, keepdims=keepdims)
+                np.testing.assert_array_equal(found, expected, err_msg=f"{name} {axis}")
+
+
+@pytest.mark.parametrize("name", ["mxfp8", "mxfp4", "nvfp4", "int8", "fp8_e4m3"])
+def test_extrema_of_packed_tensors_are_one_launch(cupy: Any, name: str) -> None:
+    q = QTensor.quantize(floats(50, 130), name)
+    t = aq.AutodiffQTensor(q.to("cuda"), aq.TensorType(q.scheme))
+    for view, values in ((t, q.dequantize()), (t.T, q.dequantize().T)):
+        for axis in (0, 1, None):
+            before = launch.launches
+            found = aq.max(view, axis=axis, out_dtype=aq.float32)
+            assert launch.launches - before == 1
+            np.testing.assert_array_equal(found.numpy(), values.max(axis=axis))
+            np.testing.assert_array_equal(aq.argmin(view, axis=axis).numpy(), values.argmin(axis=axis))
+
+
 @pytest.mark.parametrize(
     "name", ["mxfp8", "mxfp4", "mxfp6_e3m2", "nvfp4", "nvfp4_2d", "int8", "fp8_e4m3", "fp8_block"]
 )

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import autoq as aq
+from autoq.devices import to_host
 
 TINY = np.float32(2.0**-133)  # a number of bfloat16 too
 VALUES = np.array([[0, 1, -0.0, 3, -1], [-0.0, 0, -1, -3, -2], [9, 1, -9, 0, 1]], np.float32) * TINY
@@ -39,6 +40,8 @@ CALLS: dict[str, Callable[[Any], Any]] = {
     "argmax": lambda x: aq.argmax(x),
     "argmax of rows": lambda x: aq.argmax(x, axis=1, keepdims=True),
     "argmin of columns": lambda x: aq.argmin(x, axis=0),
+    "max of one": lambda x: aq.max(x[0, 1]),
+    "argmin of one": lambda x: aq.argmin(x[0, 1]),
     "maximum": lambda x: aq.maximum(x, x[1]),
     "cummax": lambda x: aq.cummax(x, axis=1),
     "sort": lambda x: aq.sort(x, axis=1),
@@ -78,3 +81,16 @@ def test_nan_is_the_extremum_and_its_place(device: str) -> None:
             found = getattr(aq, name)(aq.tensor(x, device=device), axis=axis)
             expected = getattr(aq, name)(aq.tensor(x, device="cpu"), axis=axis)
             np.testing.assert_array_equal(found.numpy(), expected.numpy(), err_msg=name)
+
+
+@pytest.mark.parametrize("name", ["nvfp4", "nvfp4_2d", "mxfp8", "mxfp4", "int8", "fp8_e4m3"])
+@pytest.mark.parametrize("size", [2.0**-126, 2.0**-118, 2.0**-110, 1.0])
+def test_entries_of_a_packed_tensor_of_small_numbers_are_set(name: str, size: float, device: str) -> None:
+    x = (np.random.default_rng(3).standard_normal((32, 64)) * size).astype(np.float32)
+    found = []
+    for place in (device, "cpu"):
+        t = aq.tensor(x, device=place).quantize(name).at[3, 5:9].set(0.75 * size)
+        found.append(t.to("cpu").qtensor)
+    assert found[0].same_bits(found[1])
+    q = aq.tensor(x, device=device).quantize(name).qtensor
+    np.testing.assert_array_equal(to_host(q.effective_scales()), q.to("cpu").effective_scales())
