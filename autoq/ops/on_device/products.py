@@ -15,6 +15,7 @@ from autoq.kernels.cuda.operand import FLOATS, Packed
 from autoq.kernels.cuda.pieces import View
 from autoq.ops.axes import Shape
 from autoq.storage import QTensor
+from autoq.storage.inputs import is_float
 from autoq.storage.plan import codec_of
 from autoq.tape.accelerated import accelerate, accelerate_rule
 from autoq.tape.op import Op
@@ -133,4 +134,4 @@ def _is_operand(x: Any) -> bool:
     """Whether it holds floats on a GPU."""
     if x.__class__ is QTensor:
         return bool(on_gpu(x.words) or SIMULATED)
-    return bool((on_gpu(x) or (SIMULATED and isinstance(x, np.ndarray))) and x.dtype.name in KINDS)
+    return bool((on_gpu(x) or (SIMULATED and isinstance(x, np.ndarray))) and is_float(x.dtype, KINDS))
