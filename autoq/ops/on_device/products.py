@@ -21,6 +21,7 @@ from autoq.tape.accelerated import accelerate, accelerate_rule
 from autoq.tape.op import Op
 
 KINDS = (*FLOATS, "float64")
+DOUBLE = np.dtype(np.float64)
 
 
 @accelerate("matmul")
@@ -82,6 +83,8 @@ def fits(a: Shape, b: Shape) -> bool:
     """
     if not a or not b or a[-1] != b[-2:][0]:
         return False
+    if len(a) < 3 and len(b) < 3:
+        return True
     try:
         np.broadcast_shapes(a[:-2], b[:-2])
     except ValueError:
@@ -91,7 +94,7 @@ def fits(a: Shape, b: Shape) -> bool:
 
 def multiplied(a: Any, b: Any, compute: Any, start: Any = None) -> Any:
     """The product of stored operands in the precision of the context, in float32 or float64."""
-    if compute == np.float64:
+    if compute == DOUBLE:
         return product(operand(a), operand(b), "float64", "exact", start)
     if start is not None:
         start = start.dequantize() if start.__class__ is QTensor else start
