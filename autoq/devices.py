@@ -250,9 +250,12 @@ def device_of(array: Any) -> str:
         >>> device_of(np.zeros(3))
         'cpu'
     """
-    if array.__class__ is np.ndarray or array_namespace(array) is np:
+    if array.__class__ is np.ndarray:
         return "cpu"
-    return _used(array.device.id)
+    if on_gpu(array):
+        return _used(array.device.id)
+    array_namespace(array)  # refuses what is no array
+    return "cpu"
 
 
 def using_device(device: str) -> AbstractContextManager[Any]:

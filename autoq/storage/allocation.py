@@ -13,7 +13,7 @@ import numpy as np
 
 from ..schemes import QuantScheme
 from .inputs import FLOAT32
-from .layout import Array, Layout, Shape, grid_shape, words_shape
+from .layout import Array, Layout, Shape, stored_shapes
 from .plan import plan_of
 
 # Kernels read and write sixteen bytes at a time.
@@ -84,9 +84,10 @@ class Allocation:
 
     def __init__(self, scheme: QuantScheme, shape: Shape, xp: Any) -> None:
         plan = plan_of(scheme)
+        words, grid = stored_shapes(scheme, shape)
         forms = [
-            (words_shape(shape, plan.bits), WORD),
-            (grid_shape(shape, scheme.extents(len(shape))), np.dtype(plan.scale_dtype)),
+            (words, WORD),
+            (grid, np.dtype(plan.scale_dtype)),
             *([((), FLOAT32)] if scheme.tensor_scale else []),
         ]
         offsets, end = [], 0
@@ -98,8 +99,8 @@ class Allocation:
         self.offsets, self.size = tuple(offsets), end
         self._forms, self._xp = forms, xp
         self._alloc = None if xp is np else xp.cuda.alloc
-        words, scales = [_strides(*form) for form in forms[:2]]
-        self.signature = signature_of(scheme, shape, None, words, scales, 0)
+        strides = [_strides(*form) for form in forms]
+        self.signature = signature_of(scheme, shape, None, strides[0], strides[1], 0)
 
     def memory(self) -> Any:
         """New memory for one tensor, on the current device."""

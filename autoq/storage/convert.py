@@ -21,9 +21,10 @@ from .inputs import (
     finite_amax,
     float_array,
     given_scales,
+    is_float,
     refuse_nonfinite,
 )
-from .layout import Array, Shape, grid_shape, words_shape
+from .layout import Array, Shape, stored_shapes
 from .packing import pack as pack
 from .packing import unpack as unpack
 from .plan import Plan, plan_of
@@ -78,13 +79,13 @@ def _quantize(x: Array, scheme: QuantScheme, scales: Any, draw: Any, amax: Any) 
         )
     if draw is not None and not isinstance(draw, tuple):
         raise ArgumentError(f"draw={draw!r}", "a draw of a Generator", "Pass rng.draw().")
-    grid = grid_shape(x.shape, scheme.extents(x.ndim))
+    grid = stored_shapes(scheme, x.shape)[1]
     if scheme.nonfinite == "raise":
         refuse_nonfinite(x, scheme)
     given, given_amax = given_scales(scales, grid, scheme, x)
     amax = given_amax if amax is None else amax
     if on_gpu(x):
-        return device.encode(x, scheme, grid, {"tensor_amax": amax, "given": given, "draw": draw})
+        return device.encode(x, scheme, amax, given, draw)
     if scheme.tensor_scale and amax is None:
         amax = finite_amax(x)
     return _encode(x, scheme, grid, {"tensor_amax": amax or 0.0, "given": given, "draw": draw})
@@ -93,7 +94,7 @@ def _quantize(x: Array, scheme: QuantScheme, scales: Any, draw: Any, amax: Any) 
 def _encode(x: Array, scheme: QuantScheme, grid: Shape, options: dict[str, Any]) -> Packed:
     """Encode an array that was checked; ``options`` are those of the kernels."""
     plan = plan_of(scheme)
-    shape = words_shape(x.shape, plan.bits)
+    shape = stored_shapes(scheme, x.shape)[0]
     level = None if plan.tensor_scale is None else plan.tensor_scale(options["tensor_amax"])
     if x.size == 0:
         empty = np.full(grid, zero_scale(scheme), plan.scale_dtype)
@@ -204,7 +205,7 @@ def _decode_into(
     shape: Shape,
 ) -> None:
     """Decode into an array of any float dtype and strides."""
-    if out.dtype.name not in FLOATS:
+    if not is_float(out.dtype):
         raise DTypeError(f"dequantize to {out.dtype}", ", ".join(FLOATS), "Decode to a float, then convert.")
     if not out.size:
         return

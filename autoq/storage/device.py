@@ -9,14 +9,14 @@ from typing import Any
 import numpy as np
 
 from ..context import OBSERVERS, launched
-from ..devices import array_namespace, beside, device_of, to_device, to_host, using_device
+from ..devices import SEVERAL, array_namespace, beside, device_of, to_device, to_host, using_device
 from ..errors import DTypeError
 from ..memory import within_memory
 from ..recording import key_for_kernel
 from ..schemes import QuantScheme
 from .encoding import Packed
-from .inputs import FLOAT32, FLOATS, as_float32, contiguous
-from .layout import Array, Shape, words_shape
+from .inputs import FLOAT32, FLOATS, as_float32, contiguous, is_float
+from .layout import Array, Shape, stored_shapes
 from .plan import codec_of, plan_of
 
 # Where among the kernels each function is.
@@ -35,38 +35,44 @@ KERNEL_FLOATS = ("float32", "float16", "bfloat16")
 
 
 @within_memory("quantize")
-def encode(x: Array, scheme: QuantScheme, grid: Shape, options: dict[str, Any]) -> Packed:
+def encode(x: Array, scheme: QuantScheme, tensor_amax: Any, given: Any, draw: Any) -> Packed:
     """Encode a CuPy array that was checked.
 
     Args:
         x: A float array of any strides.
         scheme: What to encode in.
-        grid: The block grid's shape.
-        options: ``tensor_amax`` (a number, an array without axes, or None: measured), ``given`` (float32 of
-            the grid, or None) and ``draw``.
+        tensor_amax: What the tensor scale is taken of: a number, an array without axes, or None: measured.
+        given: Scales, float32 of the block grid, or None.
+        draw: For stochastic rounding.
     """
-    xp, plan, given = array_namespace(x), plan_of(scheme), options["given"]
-    shape = words_shape(x.shape, plan.bits)
-    with using_device(device_of(x)):
-        if not x.size:
-            return _empty(xp, scheme, shape, grid)
-        out = Packed(
-            xp.empty(shape, np.uint32),
-            xp.empty(grid, plan.scale_dtype),
-            None if plan.tensor_scale is None else xp.empty((), FLOAT32),
-        )
-        _kernel("quantize")(
-            x if x.dtype.name in KERNEL_FLOATS else cast(x, FLOAT32),
-            codec_of(scheme, given is not None),
-            plan.extents,
-            *out,
-            given=None if given is None else beside(given, x),
-            given_amax=options["tensor_amax"],
-            draw=None if options["draw"] is None else key_for_kernel(options["draw"]),
-        )
+    where = device_of(x)
+    if SEVERAL:
+        with using_device(where):
+            return _encoded(x, scheme, tensor_amax, given, draw)
+    return _encoded(x, scheme, tensor_amax, given, draw)
+
+
+def _encoded(x: Array, scheme: QuantScheme, tensor_amax: Any, given: Any, draw: Any) -> Packed:
+    xp, plan, size = array_namespace(x), plan_of(scheme), x.size
+    shape, grid = stored_shapes(scheme, x.shape)
+    if not size:
+        return _empty(xp, scheme, shape, grid)
+    words, scales = xp.empty(shape, np.uint32), xp.empty(grid, plan.scale_dtype)
+    level = None if plan.tensor_scale is None else xp.empty((), FLOAT32)
+    _kernel("quantize")(
+        x if is_float(x.dtype, KERNEL_FLOATS) else cast(x, FLOAT32),
+        plan.codec if given is None else codec_of(scheme, True),
+        plan.extents,
+        words,
+        scales,
+        level,
+        given=None if given is None else beside(given, x),
+        given_amax=tensor_amax,
+        draw=None if draw is None else key_for_kernel(draw),
+    )
     if OBSERVERS:
-        launched("quantize", x.size)
-    return out
+        launched("quantize", size)
+    return Packed(words, scales, level)
 
 
 def _empty(xp: Any, scheme: QuantScheme, shape: Shape, grid: Shape) -> Packed:
@@ -94,19 +100,26 @@ def decode(
     out: Array | None,
 ) -> Array:
     """Decode CuPy arrays, into ``out`` or a new array of ``dtype``."""
-    xp, plan = array_namespace(words), plan_of(scheme)
-    with using_device(device_of(words)):
-        result = xp.empty(shape, dtype) if out is None else out
-        if result.dtype.name not in FLOATS:
-            raise DTypeError(
-                f"dequantize to {result.dtype}", ", ".join(FLOATS), "Decode to a float, then convert."
-            )
-        if not result.size:
-            return result
-        target = result if result.dtype.name in KERNEL_FLOATS else xp.empty(shape, FLOAT32)
-        _kernel("dequantize")(words, scales, tensor_scale, plan.codec, plan.extents, target)
-        if target is not result:
-            result[...] = cast(target, result.dtype)
+    where = device_of(words)
+    if SEVERAL:
+        with using_device(where):
+            return _decoded((words, scales, tensor_scale), scheme, shape, dtype, out)
+    return _decoded((words, scales, tensor_scale), scheme, shape, dtype, out)
+
+
+def _decoded(stored: Any, scheme: QuantScheme, shape: Shape, dtype: Any, out: Array | None) -> Array:
+    xp, plan = array_namespace(stored[0]), plan_of(scheme)
+    result = xp.empty(shape, dtype) if out is None else out
+    if not is_float(result.dtype):
+        raise DTypeError(
+            f"dequantize to {result.dtype}", ", ".join(FLOATS), "Decode to a float, then convert."
+        )
+    if not result.size:
+        return result
+    target = result if is_float(result.dtype, KERNEL_FLOATS) else xp.empty(shape, FLOAT32)
+    _kernel("dequantize")(*stored, plan.codec, plan.extents, target)
+    if target is not result:
+        result[...] = cast(target, result.dtype)
     if OBSERVERS:
         launched("dequantize", result.size)
     return result

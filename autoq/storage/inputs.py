@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -21,10 +22,21 @@ CHUNK = 1 << 20
 FLOATS = ("float16", "bfloat16", "float32", "float64")
 
 
+@lru_cache(maxsize=256)
+def is_float(dtype: np.dtype[Any], names: tuple[str, ...] = FLOATS) -> bool:
+    """Whether a dtype is one of these; remembered, since NumPy works out the name of a dtype anew each time.
+
+    Example:
+        >>> is_float(np.dtype(np.float16)), is_float(np.dtype(np.int8))
+        (True, False)
+    """
+    return dtype.name in names
+
+
 def float_array(array: Any) -> Array:
     """What is to be encoded as an array; DTypeError unless it holds floats of a dtype that tensors have."""
     x: Array = array if on_gpu(array) else np.asarray(array)
-    if x.dtype.name not in FLOATS:
+    if not is_float(x.dtype):
         raise DTypeError(
             f"quantize: an array of {x.dtype}",
             ", ".join(FLOATS),
@@ -81,10 +93,10 @@ def converted(x: Array, dtype: Any, copy: bool = False) -> Array:
     if x.dtype == dtype:
         return x.copy() if copy else x
     dtype = np.dtype(dtype)
-    if x.dtype.name in FLOATS:
+    if is_float(x.dtype):
         from .device import cast, truth
 
-        if dtype.name in FLOATS:
+        if is_float(dtype):
             return cast(x, dtype)
         if dtype == np.bool_:
             return truth(x)

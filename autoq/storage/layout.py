@@ -62,6 +62,19 @@ def grid_shape(storage_shape: Shape, extents: Shape) -> Shape:
     return tuple(-(-n // e) if e else 1 for n, e in zip(storage_shape, extents, strict=True))
 
 
+@lru_cache(maxsize=4096)
+def stored_shapes(scheme: QuantScheme, storage_shape: Shape) -> tuple[Shape, Shape]:
+    """Shapes of the words and of the block grid; ShapeError if the blocks have more axes.
+
+    Example:
+        >>> from autoq.schemes import scheme
+        >>> stored_shapes(scheme("mxfp8"), (2, 3, 40))
+        ((2, 3, 10), (2, 3, 2))
+    """
+    extents = scheme.extents(len(storage_shape))
+    return words_shape(storage_shape, scheme.element_bits), grid_shape(storage_shape, extents)
+
+
 @dataclass(frozen=True)
 class Layout:
     """The axis order of a view: logical axis ``i`` is storage axis ``order[i]``.

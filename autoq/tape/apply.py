@@ -65,7 +65,8 @@ def run(op: Op, operands: tuple[Any, ...], static: dict[str, Any], out_dtype: An
     """``apply`` of a record; operands and static arguments may still be arrays, numbers and tensors."""
     chosen: Any = None
     if static:
-        chosen = [value for value in static.values() if placed(value)] if LIBRARIES else None
+        if LIBRARIES:
+            chosen = [value for value in static.values() if value.__class__ not in _PLAIN and placed(value)]
         for name, value in static.items():
             if isinstance(value, _CONTAINERS):
                 static[name] = plain(value)
@@ -141,6 +142,8 @@ def _native(op: Op, a: Any, b: Any, x: Any, y: Any, out_type: TensorType) -> Ten
 
 
 _NO_STATICS: dict[str, Any] = {}
+# Static arguments that hold no arrays.
+_PLAIN = frozenset({type(None), bool, int, float, str, QuantScheme})
 
 
 def as_operand(x: Any) -> Any:

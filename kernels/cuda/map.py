@@ -370,7 +370,7 @@ def _launched(one: Launch, operands: Sequence[Any], out: Any, amax: Array, numbe
 
 
 def start(launches: Launches, operands: Sequence[Any], out: Any, numbers: Sequence[float]) -> None:
-    """The same for operands and a result whose addresses are known: packed ones have ``addresses``."""
+    """The same by addresses: packed operands and results give theirs as ``addresses``, and make no arrays."""
     _, measure, write = launches
     amax = None
     if measure is not None:

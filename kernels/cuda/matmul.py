@@ -35,6 +35,7 @@ SPLIT_FROM = 1 << 30
 # Pieces i and j whose places add up to more are left out: their product is below float32's rounding.
 MOST_PLACES = 2
 TILE = 128
+FLOAT, DOUBLE = np.dtype(np.float32), np.dtype(np.float64)
 
 
 def product(
@@ -67,7 +68,7 @@ def product(
     leading = () if len(a.shape) == len(b.shape) == 2 else np.broadcast_shapes(a.shape[:-2], b.shape[:-2])
     shape = (*leading, a.shape[-2], b.shape[-1])
     rounded_at_the_end = out_dtype in ("float16", "bfloat16") and not _rounds(a, b, out_dtype, precision)
-    work = np.dtype("float32") if rounded_at_the_end else _dtype(out_dtype)
+    work = FLOAT if rounded_at_the_end else _dtype(out_dtype)
     out = empty(shape, work)
     if out.size and a.shape[-1]:
         _multiply(a, b, out, precision, start)
@@ -79,7 +80,7 @@ def product(
 
 
 def _dtype(name: str) -> Any:
-    return bfloat16() if name == "bfloat16" else np.dtype(name)
+    return bfloat16() if name == "bfloat16" else FLOAT if name == "float32" else np.dtype(name)
 
 
 def _matrices(a: Operand, b: Operand) -> tuple[Operand, Operand, tuple[int, ...]]:
@@ -111,7 +112,7 @@ def _rounds(a: Operand, b: Operand, out_dtype: str, precision: str) -> bool:
 
 
 def _bits(x: Operand) -> int:
-    return 53 if not isinstance(x, View) and x.dtype == np.float64 else bits_of(x)
+    return 53 if not isinstance(x, View) and x.dtype == DOUBLE else bits_of(x)
 
 
 def _multiply(a: Operand, b: Operand, out: Any, precision: str, start: Any) -> None:
@@ -124,7 +125,7 @@ def _multiply(a: Operand, b: Operand, out: Any, precision: str, start: Any) -> N
     if adds:
         _begin(out, start)
     dense = not isinstance(a, View) and not isinstance(b, View)
-    if out.dtype == np.float64:
+    if out.dtype == DOUBLE:
         _gemm(_doubles(a), _doubles(b), out, adds)
     elif dense and a.dtype == b.dtype:
         _gemm(a, b, out, adds, precision)
@@ -191,7 +192,7 @@ def _by_fp8(a: Operand, b: Operand, out: Any, precision: str) -> bool:
     """The product by the FP8 tensor cores, where the operands' words lie as those want them."""
     if not isinstance(a, View) or not isinstance(b, View) or len(b.shape) != 2 or b.order != (1, 0):
         return False
-    if out.dtype == np.float64 or a.order != tuple(range(len(a.order))):
+    if out.dtype == DOUBLE or a.order != tuple(range(len(a.order))):
         return False
     if precision == "highest" and out.size * a.shape[-1] < SPLIT_FROM:
         return False

@@ -52,7 +52,12 @@ def float_kind(array: Any) -> str | None:
         >>> float_kind(np.zeros(2, np.float16))
         'float16'
     """
-    name = str(array.dtype)
+    return _float_kind(array.dtype)
+
+
+@cache
+def _float_kind(dtype: Any) -> str | None:
+    name = str(dtype)
     return name if name in FLOATS else None
 
 

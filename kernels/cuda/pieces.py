@@ -70,10 +70,16 @@ class Pieces(NamedTuple):
 def bits_of(x: Operand) -> int:
     """Significant bits that the values of an operand have, without the factor that `pieces` leaves out."""
     if not isinstance(x, View):
-        return FLOATS[x.dtype.name]
+        return dtype_bits(x.dtype)
     codec = x.packed.codec
     scale = 0 if has_one_scale(x.packed) else SCALES[codec.scale]
     return min(FLOAT_BITS, element_bits(codec.element) + scale)
+
+
+@cache
+def dtype_bits(dtype: Any) -> int:
+    """Significant bits of a float dtype."""
+    return FLOATS[dtype.name]
 
 
 @cache

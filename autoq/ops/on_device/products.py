@@ -15,11 +15,13 @@ from autoq.kernels.cuda.operand import FLOATS, Packed
 from autoq.kernels.cuda.pieces import View
 from autoq.ops.axes import Shape
 from autoq.storage import QTensor
+from autoq.storage.inputs import is_float
 from autoq.storage.plan import codec_of
 from autoq.tape.accelerated import accelerate, accelerate_rule
 from autoq.tape.op import Op
 
 KINDS = (*FLOATS, "float64")
+DOUBLE = np.dtype(np.float64)
 
 
 @accelerate("matmul")
@@ -81,6 +83,8 @@ def fits(a: Shape, b: Shape) -> bool:
     """
     if not a or not b or a[-1] != b[-2:][0]:
         return False
+    if len(a) < 3 and len(b) < 3:
+        return True
     try:
         np.broadcast_shapes(a[:-2], b[:-2])
     except ValueError:
@@ -90,7 +94,7 @@ def fits(a: Shape, b: Shape) -> bool:
 
 def multiplied(a: Any, b: Any, compute: Any, start: Any = None) -> Any:
     """The product of stored operands in the precision of the context, in float32 or float64."""
-    if compute == np.float64:
+    if compute == DOUBLE:
         return product(operand(a), operand(b), "float64", "exact", start)
     if start is not None:
         start = start.dequantize() if start.__class__ is QTensor else start
@@ -133,4 +137,4 @@ def _is_operand(x: Any) -> bool:
     """Whether it holds floats on a GPU."""
     if x.__class__ is QTensor:
         return bool(on_gpu(x.words) or SIMULATED)
-    return bool((on_gpu(x) or (SIMULATED and isinstance(x, np.ndarray))) and x.dtype.name in KINDS)
+    return bool((on_gpu(x) or (SIMULATED and isinstance(x, np.ndarray))) and is_float(x.dtype, KINDS))

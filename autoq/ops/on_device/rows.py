@@ -18,6 +18,7 @@ from autoq.recording import key_for_kernel
 from autoq.schemes import QuantScheme
 from autoq.storage import QTensor
 from autoq.storage.convert import nearest
+from autoq.storage.inputs import is_float
 from autoq.storage.plan import codec_of
 from autoq.tape.accelerated import accelerate, accelerate_rule
 from autoq.tape.op import Op
@@ -136,7 +137,7 @@ def has_rows(x: Any) -> bool:
     """Whether kernels may read an operand: a packed tensor or an array of floats on a GPU, with an axis."""
     if x.__class__ is QTensor:
         return bool(x.shape)
-    return (on_gpu(x) or SIMULATED) and x.ndim > 0 and x.dtype.name in FLOATS
+    return (on_gpu(x) or SIMULATED) and x.ndim > 0 and is_float(x.dtype, FLOATS)
 
 
 def last_axes(axis: Any, x: Any) -> int:
