@@ -20,6 +20,7 @@ from gpu.clock import DeviceClock, HostClock, calls_for
 
 COPY_BYTES = 1 << 30
 ROUNDS = 21
+LONGEST = 0.05  # seconds of a round by the clock on the wall
 
 
 class Report:
@@ -137,7 +138,11 @@ class Report:
             return self._called([function])
         for _ in range(3):
             function()
-        launches, calls = self.launches(function), 3 if self.quick else calls
+        self.clock.synchronize()
+        started = time.perf_counter()
+        launches = self.launches(function)
+        self.clock.synchronize()
+        calls = max(2, min(3 if self.quick else calls, int(LONGEST / (time.perf_counter() - started))))
         samples = []
         for _ in range(self.rounds):
             self.clock.synchronize()
