@@ -151,8 +151,7 @@ def where(condition: Any, a: Any, b: Any) -> Any:
             "bools",
             "Compare first: aq.where(x != 0, a, b).",
         )
-    beside_condition = next((x for x in (a, b) if on_gpu(x)), None)  # CuPy takes no number as condition
-    return np.where(held if beside_condition is None else beside(held, beside_condition), a, b)
+    return np.where(beside(held, next((x for x in (a, b) if on_gpu(x)), held)), a, b)  # CuPy takes no number
 
 
 def _where_sample(rng: np.random.Generator) -> list[Any]:
