@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -137,23 +137,6 @@ class QTensor(LayoutMethods, Interop):
         if len(q.addresses) == 2:
             q.tensor_scale = None
         return q
-
-    if not TYPE_CHECKING:
-
-        def __getattr__(self, name: str) -> Any:
-            """What isn't there until it is first asked for: called only then."""
-            if name == "signature":
-                self.signature = _signature(self)
-            elif name == "addresses":
-                level = [] if self.tensor_scale is None else [self.tensor_scale]
-                self.addresses = tuple([array.data.ptr for array in (self.words, self.scales, *level)])
-            elif name in ("words", "scales", "tensor_scale") and self._memory is not None:
-                self.words, self.scales, *level = self._allocation.arrays(self._memory)
-                if level:
-                    self.tensor_scale = level[0]
-            else:
-                raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
-            return getattr(self, name)
 
     @property
     def is_on_gpu(self) -> bool:
@@ -311,6 +294,30 @@ class QTensor(LayoutMethods, Interop):
 
 
 _new = object.__new__
+
+
+def make_late() -> None:
+    """Let tensors have what isn't there until it is first asked for: what the modules for GPUs call.
+
+    A class with such a function reads all of its attributes more slowly, which the CPU is spared.
+    """
+    QTensor.__getattr__ = _made_late  # type: ignore[attr-defined]
+
+
+def _made_late(q: QTensor, name: str) -> Any:
+    """An attribute that isn't there yet."""
+    if name == "signature":
+        q.signature = _signature(q)
+    elif name == "addresses":
+        level = [] if q.tensor_scale is None else [q.tensor_scale]
+        q.addresses = tuple([array.data.ptr for array in (q.words, q.scales, *level)])
+    elif name in ("words", "scales", "tensor_scale") and q._memory is not None:
+        q.words, q.scales, *level = q._allocation.arrays(q._memory)
+        if level:
+            q.tensor_scale = level[0]
+    else:
+        raise AttributeError(f"{type(q).__name__!r} object has no attribute {name!r}")
+    return getattr(q, name)
 
 
 def _signature(q: QTensor) -> Signature:

@@ -228,7 +228,7 @@ def run_float(op: Op, operands: tuple[Any, ...], static: dict[str, Any], out_dty
             if x._node is not None:
                 tracked = True
             if value.__class__ is QTensor:
-                if value.is_on_gpu:
+                if value._memory is not None or on_gpu(value.words):
                     gpu = True
                 else:
                     host = True

@@ -141,6 +141,8 @@ def compute_dtype(dtypes: Any) -> np.dtype[Any]:
     """Float64 if one of the dtypes is, else float32 (S15)."""
     for dtype in dtypes:
         # Not "in": compared with a scheme, NumPy makes the text of one for an error that nobody sees.
+        if dtype is float32:
+            continue
         if dtype is float64 or (isinstance(dtype, np.dtype) and dtype == float64):
             return float64
     return float32

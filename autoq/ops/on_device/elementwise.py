@@ -21,11 +21,13 @@ from autoq.storage.allocation import Allocation
 from autoq.storage.convert import nearest
 from autoq.storage.inputs import converted
 from autoq.storage.plan import codec_of
+from autoq.storage.qtensor import make_late
 from autoq.tape.accelerated import ELEMENTWISE, accelerate, accelerate_rule
 from autoq.tape.namespace import Namespace
 from autoq.tape.op import REGISTRY, Op, Rule
 from autoq.types import float32, float64
 
+make_late()
 Key = tuple[Any, ...]
 Shape = tuple[int, ...]
 NUMBERS = (float, int, bool)
