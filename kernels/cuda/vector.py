@@ -110,7 +110,7 @@ def make_plan(a: Operand, b: Operand, shape: Shape | None = None) -> Plan | None
         return None
     if a.shape[-1] != b.shape[0]:
         return None
-    x, p, shape = a.reshape(rows, a.shape[-1]), b.packed, shape or usual_shape(form, columns_of(rows, kind))
+    x, p, shape = a.reshape(rows, a.shape[-1]), b.packed, shape or usual_shape(form, rows, kind)
     copies = x.strides[1] != x.itemsize or (rows > 1 and x.strides[0] % 16 != 0) or not is_aligned(x)
     copies = copies or _address(x) != _address(a)  # rows that don't lie in equal steps
     kernel = vector_kernel(decoding(p.codec), form.block, kind, rows, shape)
@@ -146,14 +146,15 @@ def run(plan: Plan, a: Any, p: Packed, out: Any) -> None:
     )  # fmt: skip
 
 
-def usual_shape(form: Form, columns: int) -> Shape:
+def usual_shape(form: Form, rows: int, kind: str) -> Shape:
     """What was fastest of those that benchmarks/gpu/vector.py tries, where registers allow it."""
-    if columns > COLUMNS:
+    if columns_of(rows, kind) > COLUMNS:
         return Shape(2, 4)
     if not form.folded:
         return Shape(4, 4, 1)
     hopper = SIMULATED or device_capability(current_device()) == HOPPER
-    return Shape(4, 8, 1, 128) if hopper and form.bits == 4 else Shape(4, 4, 2, 128)
+    # Eight bits a code were timed with one row.
+    return Shape(4, 8, 1, 128) if hopper and (form.bits == 4 or rows == 1) else Shape(4, 4, 2, 128)
 
 
 def weight_form(b: View) -> Form | None:

@@ -43,16 +43,12 @@ class Shape(NamedTuple):
             assembler when they are loaded, which takes fewer registers.
         fetched: Bytes that come to the second cache with a load, of which other warps take a part: 128, 256
             or 0 for only what is read.
-        order: How a warp's chunks lie among those of a pass: "apart", those of other warps between each two;
-            "beside", two of a turn side by side, which are whole lines; "along", all of them, so that what
-            comes to the second cache with a load is what the warp reads next.
     """
 
     tiles: int
     slices: int
     ahead: int = 0
     fetched: int = 0
-    order: str = "apart"
 
     @property
     def threads(self) -> int:
@@ -60,54 +56,14 @@ class Shape(NamedTuple):
         return LANES * self.tiles * self.slices
 
 
-class Steps(NamedTuple):
-    """How a warp walks along its rows, in codes.
+def steps_of(form: Form, columns: int, shape: Shape) -> tuple[int, int]:
+    """Codes from a warp's chunk to its next one, and from a turn to the next.
 
-    Attributes:
-        turns: Chunks of a turn, 1 or 2.
-        first: From where a warp begins to where the next one does; "along", the least that can be.
-        second: From a turn's first chunk to its second.
-        across: From a turn to the next.
-        whole: What all warps read in a turn.
+    A turn is of two chunks where a pass holds an even number of each warp's.
     """
-
-    turns: int
-    first: int
-    second: int
-    across: int
-    whole: int
-
-
-def steps_of(form: Form, columns: int, shape: Shape) -> Steps:
-    """The steps of a shape; a turn is of two chunks where a pass holds an even number of each warp's."""
-    chunk, stride = chunk_length(form), shape.slices * chunk_length(form)
-    assert pass_length(columns) % stride == 0, "a pass holds whole turns of the warps"
-    turns = 2 if pass_length(columns) // stride % 2 == 0 else 1
-    near, whole = turns * chunk, turns * stride
-    return {
-        "apart": Steps(turns, chunk, stride, whole, whole),
-        "beside": Steps(turns, near, chunk, whole, whole),
-        "along": Steps(turns, near, chunk, near, whole),
-    }[shape.order]
-
-
-def spans_of(steps: Steps, shape: Shape, length: int) -> Function:
-    """``span(start, k, warp) -> at, stop``: where a warp begins and ends in the pass from ``start`` on."""
-    last, shift = I32(shape.slices - 1), I32(shape.slices.bit_length() - 1)
-    first, whole = I32(steps.first), I32(steps.whole)
-
-    @scalar
-    def spread(start, k, warp):
-        return I32(start + I32(I32(warp & last) * first)), min(k, I32(start + length))
-
-    @scalar
-    def run(start, k, warp):
-        inside = min(I32(k - start), length)
-        share = I32(I32(I32(inside + I32(whole - 1)) & I32(-whole)) >> shift)
-        at = I32(start + I32(I32(warp & last) * share))
-        return at, min(k, I32(at + share))
-
-    return run if shape.order == "along" else spread
+    stride, length = shape.slices * chunk_length(form), pass_length(columns)
+    assert length % stride == 0, "a pass holds whole turns of the warps"
+    return stride, 2 * stride if length // stride % 2 == 0 else stride
 
 
 @kernel
@@ -120,11 +76,12 @@ def vector_kernel(codec: Codec, block: int, kind: str, rows: int, shape: Shape):
     """
     form, columns, tiles, slices = form_of(codec, block), columns_of(rows, kind), shape.tiles, shape.slices
     assert form is not None
-    steps, length, along = steps_of(form, columns, shape), I32(pass_length(columns)), shape.order == "along"
-    begin, stage = stager(form, kind, rows, shape.threads, steps.whole)
-    lines, load, walk = rows_of(form), first_loader(form, steps, shape), walker(form, columns, shape)
-    span, finish = spans_of(steps, shape, length), finisher(form, kind, rows, tiles, slices, codec.two_level)
-    across, shift, single = I32(steps.across), I32(slices.bit_length() - 1), rows == 1
+    turn, length = steps_of(form, columns, shape)[1], I32(pass_length(columns))
+    begin, stage = stager(form, kind, rows, shape.threads, turn)
+    lines, load, walk = rows_of(form), first_loader(form, columns, shape), walker(form, columns, shape)
+    finish = finisher(form, kind, rows, tiles, slices, codec.two_level)
+    chunk, across, last_slice = I32(chunk_length(form)), I32(turn), I32(slices - 1)
+    shift, single = I32(slices.bit_length() - 1), rows == 1
     own, share, zeros = last_codes(form), I32(thread_codes(form)), (F(0.0),) * (4 * -(-columns // COLUMNS))
 
     def multiply(x, x_step, words, word_step, scales, scale_step, factor, out, out_step, n, k):
@@ -138,7 +95,7 @@ def vector_kernel(codec: Codec, block: int, kind: str, rows: int, shape: Shape):
         a_row, b_row = lines(tile, lane, n, word_step, scale_step)
         # Codes past the end are read from the last ones and meet zeros of the vector.
         last, state = I32(I32(k - own) - I32(I32(lane & 3) * share)), (zeros, ZERO, ZERO)
-        at, stop = span(I32(0), k, warp)
+        at = I32(I32(warp & last_slice) * chunk)
         loaded, following = load(words, scales, a_row, b_row, at, last, lane)
         base, start = column_place(lane, columns, length), I32(0)
         if single:
@@ -147,9 +104,7 @@ def vector_kernel(codec: Codec, block: int, kind: str, rows: int, shape: Shape):
             if not single:
                 stage(x, x_step, staged, start, k, thread_again(), held)
             cuda.syncthreads()
-            here = I32(base - I32(start >> 1))
-            if not along:
-                stop = min(k, I32(start + length))
+            stop, here = min(k, I32(start + length)), I32(base - I32(start >> 1))
             while at < stop:
                 loaded, following, state = walk(
                     words, scales, a_row, b_row, at, last, lane, staged, I32(here + I32(at >> 1)),
@@ -161,10 +116,6 @@ def vector_kernel(codec: Codec, block: int, kind: str, rows: int, shape: Shape):
             if single and start < k:
                 again = thread_again()
                 stage(x, x_step, staged, start, k, again, begin(x, start, k, again))
-            if along and start < k:
-                # What was loaded last lies beyond the warp's share of the pass.
-                at, stop = span(start, k, I32(thread_again() >> 5))
-                loaded, following = load(words, scales, a_row, b_row, at, last, lane)
         finish(staged, *state, U(thread_again()), U(cuda.blockIdx.x), factor, out, out_step, n)
 
     signature = (
@@ -205,26 +156,22 @@ def pair_loader(form: Form, shape: Shape) -> Function:
     return pair
 
 
-def first_loader(form: Form, steps: Steps, shape: Shape) -> Function:
+def first_loader(form: Form, columns: int, shape: Shape) -> Function:
     """``load(words, scales, a_row, b_row, at, last, lane)``: the chunk of ``at``, and a turn's second one.
 
     The first one again, without loading, where only one is on its way at a time.
     """
-    pair, second, both = pair_loader(form, shape), I32(steps.second), is_deep(steps, shape)
+    pair, (stride, turn) = pair_loader(form, shape), steps_of(form, columns, shape)
+    both = shape.ahead == 2 and turn > stride
 
     @scalar
     def load(words, scales, a_row, b_row, at, last, lane):
         loaded = following = pair(words, scales, a_row, b_row, at, last, lane)
         if both:
-            following = pair(words, scales, a_row, b_row, I32(at + second), last, lane)
+            following = pair(words, scales, a_row, b_row, I32(at + I32(stride)), last, lane)
         return loaded, following
 
     return load
-
-
-def is_deep(steps: Steps, shape: Shape) -> bool:
-    """Whether two chunks are on their way."""
-    return shape.ahead == 2 and steps.turns == 2
 
 
 def walker(form: Form, columns: int, shape: Shape) -> Function:
@@ -233,9 +180,9 @@ def walker(form: Form, columns: int, shape: Shape) -> Function:
     A turn of a warp: multiplies what is ``loaded``, and the next chunk if a turn has two; gives what was
     loaded meanwhile for the next turn. ``following`` is the second chunk where both were loaded before.
     """
-    pair, step, steps = pair_loader(form, shape), step_of(form, columns), steps_of(form, columns, shape)
-    second, across, along = I32(steps.second), I32(steps.across), I32(steps.second >> 1)
-    later = I32(steps.second + steps.across)
+    pair, step = pair_loader(form, shape), step_of(form, columns)
+    stride, turn = steps_of(form, columns, shape)
+    second, across, later, along = I32(stride), I32(turn), I32(stride + turn), I32(stride >> 1)
 
     @scalar
     def once(words, scales, a_row, b_row, at, last, lane, staged, place, loaded, following, state):
@@ -256,4 +203,6 @@ def walker(form: Form, columns: int, shape: Shape) -> Function:
         other = pair(words, scales, a_row, b_row, I32(at + later), last, lane)
         return new, other, step(following[0], following[1], staged, I32(place + along), lane, *state)
 
-    return deep if is_deep(steps, shape) else twice if steps.turns == 2 else once
+    if turn == stride:
+        return once
+    return deep if shape.ahead == 2 else twice

@@ -70,8 +70,10 @@ def byte_step(form: Form, columns: int) -> Function:
     def step(a, b, staged, place, lane, sums, a_bad, b_bad):
         (p, stored), (q, other) = a, b
         s, t = scale(stored), scale(other)
-        even, odd = unit_places(place, lane)
+        even = unit_places(place, lane)[0]
         sums = accumulate(weights(p[0], p[1], s[0]), weights(q[0], q[1], t[0]), staged, even, lane, sums)
+        # The other one of ``unit_places``, as chunks begin at multiples of 32; here it spares a register.
+        odd = I32(even ^ I32(16))
         sums = accumulate(weights(p[2], p[3], s[0]), weights(q[2], q[3], t[0]), staged, odd, lane, sums)
         a_bad = U(a_bad | U(bad(p[0], p[1]) | bad(p[2], p[3])))
         b_bad = U(b_bad | U(bad(q[0], q[1]) | bad(q[2], q[3])))
