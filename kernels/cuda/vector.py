@@ -21,7 +21,8 @@ from .measure import contiguous
 from .operand import Packed, float_kind, is_aligned, scale_bits
 from .pieces import Operand, View
 from .vector_decode import Form, form_of
-from .vector_kernels import TILE_ROWS, Shape, vector_kernel
+from .vector_finish import TILE_ROWS
+from .vector_kernels import Shape, vector_kernel
 from .vector_stage import COLUMNS, MOST_COLUMNS, columns_of
 from .vector_weights import RUN, stored_pointer
 
