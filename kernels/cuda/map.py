@@ -372,10 +372,11 @@ def _launched(one: Launch, operands: Sequence[Any], out: Any, amax: Array, numbe
 def start(launches: Launches, operands: Sequence[Any], out: Any, numbers: Sequence[float]) -> None:
     """The same by addresses: packed operands and results give theirs as ``addresses``, and make no arrays."""
     _, measure, write = launches
-    amax = None
-    if measure is not None:
-        amax = library().zeros(2, np.uint32)
-        _started(measure, operands, out, amax, numbers)
+    if measure is None:
+        _started(write, operands, out, None, numbers)
+        return
+    amax = library().zeros(2, np.uint32)
+    _started(measure, operands, out, amax, numbers)
     _started(write, operands, out, amax, numbers)
 
 
