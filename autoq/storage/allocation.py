@@ -71,7 +71,8 @@ class Allocation:
 
     Attributes:
         size: Bytes.
-        offsets: Where words, scales and, under two levels, the tensor scale begin.
+        forms: Shapes and dtypes of words, scales and, under two levels, the tensor scale.
+        offsets: Where each begins.
         signature: Of all tensors made so.
 
     Example:
@@ -80,7 +81,7 @@ class Allocation:
         (0, 48, 64)
     """
 
-    __slots__ = ("_alloc", "_forms", "_xp", "layout", "offsets", "scheme", "shape", "signature", "size")
+    __slots__ = ("_alloc", "_xp", "forms", "layout", "offsets", "scheme", "shape", "signature", "size")
 
     def __init__(self, scheme: QuantScheme, shape: Shape, xp: Any) -> None:
         plan = plan_of(scheme)
@@ -97,7 +98,7 @@ class Allocation:
             end = start + math.prod(form) * dtype.itemsize
         self.scheme, self.shape, self.layout = scheme, shape, Layout.identity(len(shape))
         self.offsets, self.size = tuple(offsets), end
-        self._forms, self._xp = forms, xp
+        self.forms, self._xp = forms, xp
         self._alloc = None if xp is np else xp.cuda.alloc
         strides = [_strides(*form) for form in forms]
         self.signature = signature_of(scheme, shape, None, strides[0], strides[1], 0)
@@ -116,7 +117,7 @@ class Allocation:
     def arrays(self, memory: Any) -> list[Array]:
         """Words, scales and, under two levels, the tensor scale, as views of the memory."""
         return [
-            self._array(memory, offset, *form) for offset, form in zip(self.offsets, self._forms, strict=True)
+            self._array(memory, offset, *form) for offset, form in zip(self.offsets, self.forms, strict=True)
         ]
 
     def _array(self, memory: Any, offset: int, shape: Shape, dtype: Any) -> Array:

@@ -65,8 +65,7 @@ def run(op: Op, operands: tuple[Any, ...], static: dict[str, Any], out_dtype: An
     """``apply`` of a record; operands and static arguments may still be arrays, numbers and tensors."""
     chosen: Any = None
     if static:
-        if LIBRARIES:
-            chosen = [value for value in static.values() if value.__class__ not in _PLAIN and placed(value)]
+        chosen = [value for value in static.values() if placed(value)] if LIBRARIES else None
         for name, value in static.items():
             if isinstance(value, _CONTAINERS):
                 static[name] = plain(value)
@@ -142,8 +141,6 @@ def _native(op: Op, a: Any, b: Any, x: Any, y: Any, out_type: TensorType) -> Ten
 
 
 _NO_STATICS: dict[str, Any] = {}
-# Static arguments that hold no arrays.
-_PLAIN = frozenset({type(None), bool, int, float, str, QuantScheme})
 
 
 def as_operand(x: Any) -> Any:
@@ -225,21 +222,16 @@ def run_float(op: Op, operands: tuple[Any, ...], static: dict[str, Any], out_dty
         if isinstance(x, _Tensor):
             value = x._value
             key.append(x._type if value.shape else (x._type,))
-            if x._node is not None:
-                tracked = True
-            if value.__class__ is QTensor:
-                if value._memory is not None or on_gpu(value.words):
-                    gpu = True
-                else:
-                    host = True
-            elif value.__class__ is np.ndarray or not on_gpu(value):
+            tracked = tracked or x._node is not None
+            if value.__class__ is QTensor and value._memory is None:
+                value = value.words  # others are on a GPU, and their arrays aren't made for this
+            if value.__class__ is np.ndarray or not (value.__class__ is QTensor or on_gpu(value)):
                 host = True
             else:
                 gpu = True
         else:
             key.append(x.__class__)
-    plan = _plans.get(tuple(key))
-    if plan is None:
+    if (plan := _plans.get(tuple(key))) is None:
         plan = _plans[tuple(key)] = make_plan(op, operands, out_dtype, context.resolution)
     out_type, compute, packed = plan
     if packed and not gpu and op.elementwise and _worth_tiling(operands):
@@ -263,9 +255,8 @@ def run_float(op: Op, operands: tuple[Any, ...], static: dict[str, Any], out_dty
         elif packed or value.dtype is not out_type.dtype:
             reduced = packed and op.reduction and out_dtype is None and _reduced_last(operands[0], static)
             value, out_type = encoded(value, out_type, reduced)
-    node = None
-    if tracked and context.grad and out_type.is_float:
-        node = _recorded(op, operands, static, compute, out_type, value, "")
+    recorded = tracked and context.grad and out_type.is_float
+    node = _recorded(op, operands, static, compute, out_type, value, "") if recorded else None
     return (_AutodiffQTensor if value.__class__ is QTensor else _AutodiffTensor)(value, out_type, node)
 
 

@@ -7,10 +7,14 @@ from typing import Any
 import numpy as np
 
 from autoq.devices import array_namespace, device_of, on_gpu, to_device, two_devices, using_device
+from autoq.schemes import QuantScheme
 from autoq.storage.inputs import converted
 from autoq.tape.accelerated import raw_on_device
 from autoq.tape.op import REGISTRY
 from autoq.types import float32, float64
+
+# Of what holds no arrays; asking a class is quicker.
+PLAIN = frozenset({type(None), bool, int, float, str, QuantScheme})
 
 
 def held(x: Any) -> Any:
@@ -47,6 +51,8 @@ def placed(data: Any) -> list[Any]:
         >>> placed((slice(None), [1, 2], np.arange(2)))
         []
     """
+    if data.__class__ in PLAIN:
+        return []
     if hasattr(data, "_value"):
         return [held(data)]
     if type(data) in (tuple, list):

@@ -30,7 +30,7 @@ class _Leaf:
 
 
 LEAF: Final = _Leaf()
-NUMBERS: Final = (float, int, bool, type(None))
+NUMBERS: Final = frozenset({float, int, bool, type(None)})
 
 
 class Node:

@@ -1,1 +1,1 @@
-"""Kernels for CUDA devices: Numba compiles them to PTX, CuPy loads and launches them."""
+"""Kernels for CUDA devices: Numba compiles them to PTX, CuPy loads them, the driver launches them."""

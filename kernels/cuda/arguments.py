@@ -59,3 +59,14 @@ def arrays_of(picks: Sequence[Pick], operands: Sequence[Any]) -> list[Any]:
         else:
             found.append(operand if view is None else operand.view(view))
     return found
+
+
+def addresses_of(picks: Sequence[Pick], operands: Sequence[Any]) -> list[Any]:
+    """The same as addresses: packed operands give theirs as ``addresses``."""
+    found: list[Any] = []
+    for place, packed, _, _ in picks:
+        if packed:
+            found += operands[place].addresses
+        else:
+            found.append(operands[place].data.ptr)
+    return found

@@ -132,9 +132,11 @@ class Kernel:
             )
 
     def _load(self, device: int) -> int:
-        """The address of the kernel on the current device."""
-        function = self._functions[device] = load(self.source)
-        entry: int = function.ptr
+        """The address of the kernel on the current device.
+
+        Of two threads that load it at once, the first one's stays: what nobody holds is unloaded.
+        """
+        entry: int = self._functions.setdefault(device, load(self.source)).ptr
         self._entries[device] = entry
         return entry
 

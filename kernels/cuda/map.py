@@ -15,7 +15,7 @@ import numpy as np
 
 from ...errors import ShapeError
 from ..codec import Codec
-from .arguments import Pick, arrays_of, picks_of, result_picks
+from .arguments import Pick, addresses_of, arrays_of, picks_of, result_picks
 from .axes import Shape, Span, collapse, logical_shape, spans_of
 from .block import chunk_codes, needs_more
 from .decode import CONVERTS, decoding
@@ -372,27 +372,19 @@ def _launched(one: Launch, operands: Sequence[Any], out: Any, amax: Array, numbe
 def start(launches: Launches, operands: Sequence[Any], out: Any, numbers: Sequence[float]) -> None:
     """The same by addresses: packed operands and results give theirs as ``addresses``, and make no arrays."""
     _, measure, write = launches
-    amax = None
-    if measure is not None:
-        amax = library().zeros(2, np.uint32)
-        _started(measure, operands, out, amax, numbers)
+    if measure is None:
+        _started(write, operands, out, None, numbers)
+        return
+    amax = library().zeros(2, np.uint32)
+    _started(measure, operands, out, amax, numbers)
     _started(write, operands, out, amax, numbers)
 
 
 def _started(one: Launch, operands: Sequence[Any], out: Any, amax: Array, numbers: Sequence[float]) -> None:
     _, kernel, blocks, threads, integers, picks, result = one
-    values: list[Any] = []
-    for place, packed, _, _ in picks:
-        operand = operands[place]
-        if packed:
-            values += operand.addresses
-        else:
-            values.append(operand.data.ptr)
+    values = addresses_of(picks, operands)
     if result is not None:
-        if result[0].packed:
-            values += out.addresses
-        else:
-            values.append(out.data.ptr)
+        values += out.addresses if result[0].packed else (out.data.ptr,)
     if amax is not None:
         values.append(amax.data.ptr)
     values += numbers

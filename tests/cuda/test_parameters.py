@@ -152,6 +152,27 @@ def test_each_thread_gets_a_context_once(launched: Any) -> None:
     assert len(driver.parameters) == 4
 
 
+def test_of_two_that_load_a_kernel_at_once_the_first_is_launched(
+    launched: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made, driver = launched(("int64",))
+    loaded: list[int] = []
+
+    def load(source: Source) -> Any:
+        number = len(loaded) + 1
+        loaded.append(number)
+        if number == 1:
+            made(1, 32, 1)  # as another thread would, before this one is done
+        return SimpleNamespace(ptr=number)
+
+    monkeypatch.setattr(launch, "load", load)
+    made(1, 32, 2)
+    made(1, 32, 3)
+    assert loaded == [1, 2]
+    assert [call[0] for call in driver.calls] == [2, 2, 2]
+    assert driver.parameters == [[1], [2], [3]]
+
+
 def test_an_error_of_the_driver_passes_and_the_next_launch_works(launched: Any) -> None:
     made, driver = launched(("int64",))
 

@@ -30,7 +30,7 @@ from autoq.types import float32, float64
 make_late()
 Key = tuple[Any, ...]
 Shape = tuple[int, ...]
-NUMBERS = (float, int, bool)
+NUMBERS = frozenset({float, int, bool})
 # What static arguments may be, so that two calls with equal ones are the same expression.
 PLAIN = (float, int, bool, str, type(None))
 # Forwards that look at dtypes in a way that symbols have no answer for.
@@ -108,16 +108,18 @@ def computed(
         call = _known[key] = prepared(what, trace, values, out, whole)
     if call is None:
         return NotImplemented
-    if call.cast:
-        values = [x.astype(float32) if i in call.cast else x for i, x in enumerate(values)]
-    result = call.result()
-    numbers = [float(values[i]) if number is None else number for number, i in call.numbers]
+    launches, numbers, cast, make, size = call
+    if cast:
+        values = [x.astype(float32) if i in cast else x for i, x in enumerate(values)]
+    result = make()
+    if numbers:
+        numbers = [float(values[i]) if number is None else number for number, i in numbers]
     if SIMULATED:
-        launch(call.launches, values, result, numbers)
+        launch(launches, values, result, numbers)
     else:
-        start(call.launches, values, result, numbers)
+        start(launches, values, result, numbers)
     if OBSERVERS:
-        launched("map", call.size)
+        launched("map", size)
     return result
 
 
