@@ -1,6 +1,7 @@
-"""Every kernel compiles for every architecture: no float64, no local memory, no contraction, no spills.
+"""Kernels compile for every architecture: no float64, no local memory, no contraction, no spills.
 
-``make test-ptx`` compiles all combinations of parameters rather than the representatives.
+The representatives for sm_90, and for the others one of them a template and widths of its elements.
+``make test-ptx`` compiles all combinations of parameters for all.
 """
 
 from __future__ import annotations
