@@ -358,7 +358,8 @@ def address(array: Any) -> int:
         >>> address(x[1:]) - address(x)
         8
     """
-    return int(array.data.ptr if on_gpu(array) else array.__array_interface__["data"][0])
+    found: int = array.data.ptr if on_gpu(array) else array.__array_interface__["data"][0]
+    return found
 
 
 def out_of_memory(error: BaseException) -> bool:

@@ -307,24 +307,22 @@ def make_late() -> None:
 def _made_late(q: QTensor, name: str) -> Any:
     """An attribute that isn't there yet."""
     if name == "signature":
-        q.signature = _signature(q)
-    elif name == "addresses":
-        level = [] if q.tensor_scale is None else [q.tensor_scale]
-        q.addresses = tuple([array.data.ptr for array in (q.words, q.scales, *level)])
-    elif name in ("words", "scales", "tensor_scale") and q._memory is not None:
-        q.words, q.scales, *level = q._allocation.arrays(q._memory)
-        if level:
-            q.tensor_scale = level[0]
-    else:
+        words, scales, layout = q.words, q.scales, q.layout
+        order = None if layout.is_identity else layout.order
+        beyond = address(words) % ALIGNMENT
+        q.signature = found = signature_of(q.scheme, q.shape, order, words.strides, scales.strides, beyond)
+        return found
+    if name == "addresses":
+        level = () if q.tensor_scale is None else (q.tensor_scale,)
+        arrays: Any = (q.words, q.scales, *level)
+        q.addresses = places = tuple([array.data.ptr for array in arrays])
+        return places
+    if name not in ("words", "scales", "tensor_scale") or q._memory is None:
         raise AttributeError(f"{type(q).__name__!r} object has no attribute {name!r}")
+    q.words, q.scales, *rest = q._allocation.arrays(q._memory)
+    if rest:
+        q.tensor_scale = rest[0]
     return getattr(q, name)
-
-
-def _signature(q: QTensor) -> Signature:
-    """Scheme, shape, axis order, strides and alignment."""
-    order = None if q.layout.is_identity else q.layout.order
-    beyond = address(q.words) % ALIGNMENT
-    return signature_of(q.scheme, q.shape, order, q.words.strides, q.scales.strides, beyond)
 
 
 def _one_float(value: Any) -> Any:

@@ -180,7 +180,7 @@ def parts(report: Any, p: Any, q: Any) -> None:
     made, values, out = result.qtensor, [x.qtensor for x in (p, q)], p.dtype
     one = Allocation(made.scheme, made.shape, cupy)
     forms = [(x.shape, x.dtype) for x in (made.words, made.scales)]
-    dtype = aq.float32
+    dtype, dense = aq.float32, made.dequantize()
     works = {
         "words by CuPy's empty": lambda: cupy.empty(*forms[0]),
         "scales by CuPy's empty": lambda: cupy.empty(*forms[1]),
@@ -191,6 +191,8 @@ def parts(report: Any, p: Any, q: Any) -> None:
         "the addition of stored values": lambda: elementwise(add, values, {}, out, dtype),
         "the node of p + q": lambda: Node(add, (p, q), {}, dtype, result.tensor_type, made.shape),
         "the tensor of p + q": lambda: type(result)(made, result.tensor_type),
+        "the encoding of a stored array": lambda: aq.QTensor.quantize(dense, out),
+        "the decoding of a stored tensor": made.dequantize,
     }
     for name, work in works.items():
         report.host_time(name, work)

@@ -15,8 +15,12 @@ import os
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from autoq.kernels.codec import ElementCodec
+
 Capability = tuple[int, int]
 CAPABILITIES: list[Capability] = [(8, 0), (9, 0), (10, 0)]
+MAIN: Capability = (9, 0)
+BITS = {"bool": 8, "float16": 16, "bfloat16": 16, "float32": 32, "float64": 64}
 ALL = os.environ.get("AUTOQ_TEST_PTX") == "all"
 
 
@@ -58,10 +62,34 @@ def _entries(area: Any) -> list[tuple[Any, ...]]:
 
 
 def cases() -> list[tuple[str, Listed, Capability]]:
-    """A name for a test, a kernel and a device's compute capability, for each that belong together."""
-    return [
-        (f"{kernel.area}-{number}-{kernel.factory.__name__}-sm_{major}{minor}", kernel, (major, minor))
-        for number, kernel in enumerate(listed())
-        for major, minor in CAPABILITIES
-        if (major, minor) >= kernel.oldest
-    ]
+    """A name for a test, a kernel and a device's compute capability, for each that is compiled.
+
+    Every kernel is compiled for ``MAIN``; for the others, unless ``ALL``, the first of each template and
+    widths of elements.
+    """
+    found, seen = [], set()
+    for number, kernel in enumerate(listed()):
+        for major, minor in CAPABILITIES:
+            one = kernel.factory, widths(kernel.parameters), (major, minor)
+            if (major, minor) >= kernel.oldest and (ALL or (major, minor) == MAIN or one not in seen):
+                seen.add(one)
+                name = f"{kernel.area}-{number}-{kernel.factory.__name__}-sm_{major}{minor}"
+                found.append((name, kernel, (major, minor)))
+    return found
+
+
+def widths(parameters: tuple[Any, ...]) -> Any:
+    """Bits of the packed elements that a kernel reads and writes, or of its dtypes where none is packed.
+
+    The parameters themselves where they are neither, as those of packing, which are the bits.
+    """
+    packed, plain, left = set(), set(), [*parameters]
+    while left:
+        each = left.pop()
+        if isinstance(each, ElementCodec):
+            packed.add(each.bits)
+        elif isinstance(each, tuple):
+            left += each
+        elif each in BITS:
+            plain.add(BITS[each])
+    return frozenset(packed or plain) or parameters

@@ -1,6 +1,7 @@
-"""Every kernel compiles for every architecture: no float64, no local memory, no contraction, no spills.
+"""Kernels compile for every architecture: no float64, no local memory, no contraction, no spills.
 
-``make test-ptx`` compiles all combinations of parameters rather than the representatives.
+The representatives for sm_90, and for the others one of them a template and widths of its elements.
+``make test-ptx`` compiles all combinations of parameters for all.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import pytest
 
 from autoq.kernels.cuda.compile import Source, for_driver, ptx_of
 
-from .listing import Capability, Listed, cases
+from .listing import CAPABILITIES, Capability, Listed, cases, listed, widths
 
 CASES = cases()
 REFUSED = (".f64", ".local", "fma.")
@@ -49,6 +50,14 @@ def spilled(ptx: str, architecture: str, folder: Path) -> int:
     )
     assert done.returncode == 0, done.stderr
     return sum(int(count) for count in re.findall(r"(\d+) bytes spill", done.stderr))
+
+
+@pytest.mark.parametrize("capability", CAPABILITIES)
+def test_every_template_is_compiled_with_all_widths(capability: Capability) -> None:
+    listed_for = {(k.factory, widths(k.parameters)) for k in listed() if k.oldest <= capability}
+    compiled = {(k.factory, widths(k.parameters)) for _, k, each in CASES if each == capability}
+    assert compiled == listed_for
+    assert len({factory for factory, _ in compiled}) > 30
 
 
 def test_every_exception_has_a_reason_and_is_needed() -> None:

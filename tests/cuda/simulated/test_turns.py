@@ -1,4 +1,4 @@
-"""The simulator by turns: barriers hold, missing ones show in both directions, errors name their thread."""
+"""The simulator by turns: barriers hold, missing ones show, errors name their thread."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ def test_every_thread_of_every_block_runs_once():
 
 
 @pytest.mark.parametrize("step", [1, -1])
-@pytest.mark.parametrize("earlier", [1, 2])
-def test_what_others_wrote_is_there_after_a_barrier(step, earlier):
+@pytest.mark.parametrize("earlier", [0, 1, 2])
+def test_what_others_wrote_is_there_after_a_barrier_alone(step, earlier):
     def around(x, y, synchronized):
         held = cuda.shared.array(THREADS, np.int64)
         thread = cuda.threadIdx.x
@@ -40,9 +40,7 @@ def test_what_others_wrote_is_there_after_a_barrier(step, earlier):
     launch(around, x, y, True)
     assert np.array_equal(y, np.roll(x, -step))
     launch(around, x, y, False)
-    # Upwards after even numbers of barriers, downwards after odd ones: one at least is missed either way.
-    missed = np.count_nonzero(y == -1)
-    assert missed == (THREADS - 1 if (step == 1) == (earlier == 2) else 1)
+    assert 1 < np.count_nonzero(y != np.roll(x, -step)) < THREADS
 
 
 def test_threads_that_end_leave_the_others_their_barriers():

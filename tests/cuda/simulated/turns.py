@@ -2,16 +2,16 @@
 
 Numba's simulator starts a Python thread a CUDA thread and asks all of them in a loop whether they wait: most
 of its time goes into that. Here one runs at a time, until it waits at a barrier or ends, and one that ends
-goes on as the next of its block: without barriers no thread is started at all. After each barrier the order
-turns around, so that one which is missing shows either way: a thread reads what another has not written yet,
-or has already overwritten.
+goes on as another of its block: without barriers no thread is started at all. They begin, and go on after
+each barrier, in an order drawn anew, so that a barrier which is missing shows: some thread reads what another
+has not written yet, or has already overwritten.
 """
 
 from __future__ import annotations
 
+import random
 import sys
 import threading
-from collections import deque
 from collections.abc import Callable
 from typing import Any
 
@@ -57,8 +57,10 @@ class _Block:
         shape: tuple[int, ...],
     ) -> None:
         self.function, self.arguments, self.place = function, arguments, Dim3(*place)
-        self.new = deque(np.ndindex(*shape))
-        self.ready: deque[_Runner] = deque()
+        self.order = random.Random(0)
+        self.new = [*np.ndindex(*shape)]
+        self.order.shuffle(self.new)
+        self.ready: list[_Runner] = []
         self.waiting: list[_Runner] = []
         self.error: BaseException | None = None
         self.ended = threading.Event()
@@ -74,10 +76,10 @@ class _Block:
         if self.error is not None:
             self.new.clear()
         if not self.ready and not self.new:
-            self.ready.extend(reversed(self.waiting))
-            self.waiting.clear()
+            self.ready, self.waiting = self.waiting, []
+            self.order.shuffle(self.ready)
         if self.ready:
-            self.ready.popleft().turn.release()
+            self.ready.pop().turn.release()
         elif self.new:
             runner = _idle.pop() if _idle else _Runner()
             runner.block = self
@@ -102,7 +104,7 @@ class _Runner(threading.Thread):
             self.turn.acquire()
             block = self.block
             while block.new:
-                self._be(block.new.popleft())
+                self._be(block.new.pop())
             _idle.append(self)
             block.pass_on()
 
