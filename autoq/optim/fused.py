@@ -37,12 +37,13 @@ def any_on_gpu(slots: list[Slot]) -> bool:
 def step_on_gpu(optimizer: Optimizer, index: int, group: Mapping[str, Any], slots: list[Slot]) -> list[Slot]:
     """Update the parameters of a group that lie on a GPU; the slots that no kernel is for are returned."""
     rest: list[Slot] = []
+    names = optimizer.used_state(group)
     alike: dict[tuple[Any, ...], tuple[list[Slot], list[Any]]] = {}
     for slot in slots:
         gradient = slot.raw_gradient()
         if gradient is None:
             continue
-        if not slot.ready(optimizer.state_names):
+        if not slot.ready(names):
             rest.append(slot)
             continue
         kind = "float32"

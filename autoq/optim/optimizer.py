@@ -80,8 +80,9 @@ class Optimizer:
     def _step(self, slot: Slot, gradient: Any, group: Mapping[str, Any]) -> None:
         """Update one parameter by the method's arithmetic on arrays."""
         value = slot.working_value()
-        if not slot.state and self.state_names:
-            slot.start(self.state_names)
+        names = self.used_state(group)
+        if len(slot.state) < len(names):
+            slot.start(names)
         if value.__class__ is not np.ndarray or not slot.is_on_host():
             slot.follow()
             slot.working_space(self.scratch_count)
@@ -94,6 +95,10 @@ class Optimizer:
         """Whether the kernels compute what this class does: not for one that changes the arithmetic."""
         own = type(self)
         return own.kernel_of is not None and own._update is own.kernel_of
+
+    def used_state(self, options: Mapping[str, Any]) -> tuple[str, ...]:
+        """The state arrays that a group's options call for; all, where the arithmetic is changed."""
+        return self.kernel_state(options) if self._has_kernel else self.state_names
 
     def kernel_state(self, options: Mapping[str, Any]) -> tuple[str, ...]:
         """The state arrays that the kernel reads and writes."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import Any
 
 import numpy as np
@@ -63,11 +63,12 @@ class Slot:
         self.place = ("", "")
 
     def start(self, names: Iterable[str]) -> None:
-        """Make the state arrays, of zeros, on the parameter's device."""
+        """Make the state arrays that aren't there, of zeros, on the parameter's device."""
         value: Any = self.parameter.value
         with using_device(device_of(value)):
-            zeros = array_namespace(value).zeros
-            self.state = {name: zeros(self.parameter.shape, self.dtype) for name in names}
+            for name in names:
+                if name not in self.state:
+                    self.state[name] = array_namespace(value).zeros(self.parameter.shape, self.dtype)
 
     def follow(self) -> None:
         """Move the state arrays to where the parameter is now."""
@@ -75,15 +76,14 @@ class Slot:
         for name, array in self.state.items():
             self.state[name] = to_device(array, device)
 
-    def ready(self, names: Iterable[str]) -> bool:
+    def ready(self, names: Collection[str]) -> bool:
         """Whether a kernel can step the parameter, with its state beside it; looked at once an array."""
         value: Any = self.parameter._value
-        if value is self._seen:
+        if value is self._seen and len(self.state) >= len(names):
             return True
         if not (on_gpu(value) and value.flags.c_contiguous and value.dtype.name in KINDS):
             return False
-        if not self.state:
-            self.start(names)
+        self.start(names)
         self.follow()
         self._seen, self.place = value, (device_of(value), value.dtype.name)
         return True

@@ -199,3 +199,19 @@ def test_zero_grad_and_repr():
     optimizer.zero_grad()
     assert a.grad is None
     assert repr(optimizer) == "SGD(1 parameters, lr=0.1, momentum=0.0, nesterov=False, weight_decay=0.0)"
+
+
+def test_without_a_momentum_nothing_is_kept_beside_the_parameters():
+    a, b = parameter(1.0, grad=[1.0]), parameter(1.0, grad=[1.0])
+    optimizer = optim.SGD([{"params": [a]}, {"params": [b], "momentum": 0.5}], lr=0.5)
+    optimizer.step()
+    assert "state.0.velocity" not in optimizer.state_dict()
+    assert optimizer.state_dict()["state.1.velocity"].tolist() == [1.0]
+    optimizer.groups[0]["momentum"] = 0.5  # from here on
+    for _ in range(2):
+        optimizer.step()
+    assert optimizer.state_dict()["state.0.velocity"].tolist() == [1.5]
+    assert a.numpy().tolist() == [1.0 - 0.5 * (1.0 + 1.0 + 1.5)]
+    again = optim.SGD([{"params": [a]}, {"params": [b], "momentum": 0.5}], lr=0.5)
+    again.load_state_dict(optimizer.state_dict())
+    assert again.groups[0]["momentum"] == 0.5
