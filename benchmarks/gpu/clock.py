@@ -12,6 +12,7 @@ import numpy as np
 
 Functions = Sequence[Callable[[], object]]
 MOST_CALLS = 64  # calls between two events: the queue of launches holds about a thousand
+WARM_UP = 3  # calls of each before: a captured step records itself in its second one
 LEAST = 1e-3  # seconds between two events, where calls are short
 
 
@@ -104,7 +105,8 @@ def host_seconds(functions: Functions, calls: int) -> float:
 def calls_for(clock: Any, functions: Functions) -> tuple[int, float]:
     """How many calls go between two events, and what one costs the host; warms up on the way."""
     for function in functions:
-        function()
+        for _ in range(WARM_UP):
+            function()
     clock.synchronize()
     host = host_seconds(functions, max(2, min(len(functions), 8)))
     clock.synchronize()
