@@ -155,12 +155,13 @@ def run_section(name: str, options: argparse.Namespace, device: bool) -> None:
 
     started = time.perf_counter()
     print(f"-- {name}", flush=True)
-    report, state = None, "done"
+    report, state = None, "interrupted"
     signal.signal(signal.SIGALRM, _overdue)
     signal.setitimer(signal.ITIMER_REAL, options.limit)
     try:
         report = Report(name, options.out, quick=options.quick, device=device, timed=not options.warm)
         importlib.import_module(f"gpu.{name}").run(report)
+        state = "done"
     except (Exception, SystemExit) as error:
         traceback.print_exc()
         state = f"{type(error).__name__}: {error}"
