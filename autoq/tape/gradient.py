@@ -181,7 +181,8 @@ def _raw_step(node: Node, g: Any, grads: Gradients, owned: set[Any]) -> None:
     F = RAW_ON_DEVICE if g.__class__ is not np.ndarray and on_gpu(g) else RAW
     values: dict[Any, Any] = {}
     rules = node.op.rules
-    for i, parent in enumerate(node.parents):
+    for i in reversed(range(len(node.parents))):  # a weight's before the signal's: least memory at once
+        parent = node.parents[i]
         if parent is None:
             continue
         rule = None if node.op.variadic else rules[i]
@@ -220,7 +221,8 @@ def _recorded_step(node: Node, g: Any, grads: Gradients, owned: set[Any]) -> Non
     """The same on tracked, inhibiting float tensors (S27)."""
     g = as_inhibiting(g, node.compute)
     values: dict[Any, Any] = {}
-    for i, parent in enumerate(node.parents):
+    for i in reversed(range(len(node.parents))):
+        parent = node.parents[i]
         if parent is None:
             continue
         d = _recorded_call(node, i, g, values)

@@ -32,6 +32,8 @@ PRECISIONS = ("highest", "tf32", "bf16", "exact")
 # Products of fewer multiplications gain nothing: they take float32 rather than the launches of a sum of
 # products, and float32 sums rather than those of the FP8 tensor cores.
 SPLIT_FROM = 1 << 30
+# Bytes of a matrix's pieces at a time, and what its rows are then a multiple of: tiles for all processors.
+PANEL, ROWS = 1 << 25, 1024
 # Pieces i and j whose places add up to more are left out: their product is below float32's rounding.
 MOST_PLACES = 2
 TILE = 128
@@ -174,18 +176,33 @@ def _worth_splitting(a: Operand, b: Operand, out: Any) -> bool:
 
 
 def _by_pieces(a: Operand, b: Operand, out: Any, accumulate: bool, rounded: bool = False) -> None:
-    """The sum of the products of bfloat16 pieces, the smallest first."""
-    left, right = pieces(a, rounded), pieces(b, rounded)
-    alpha = product_of(left.factor, right.factor)
-    pairs = [
-        (i + j, x, y)
-        for i, x in enumerate(left.arrays)
-        for j, y in enumerate(right.arrays)
-        if i + j <= MOST_PLACES
-    ]
-    for _, x, y in sorted(pairs, key=lambda pair: -pair[0]):
-        _gemm(x, y, out, accumulate, alpha=1.0 if alpha is None else alpha)
-        accumulate = True
+    """The sum of the products of bfloat16 pieces, smallest first; of a large matrix some rows at a time."""
+    right = pieces(b, rounded)
+    for rows in _panels(a, out, rounded):
+        left = pieces(a if rows is None else a[rows], rounded)
+        alpha = product_of(left.factor, right.factor)
+        pairs = [
+            (i + j, x, y)
+            for i, x in enumerate(left.arrays)
+            for j, y in enumerate(right.arrays)
+            if i + j <= MOST_PLACES
+        ]
+        adds, part = accumulate, out if rows is None else out[rows]
+        for _, x, y in sorted(pairs, key=lambda pair: -pair[0]):
+            _gemm(x, y, part, adds, alpha=1.0 if alpha is None else alpha)
+            adds = True
+        del left, pairs, x, y  # before the next rows' pieces are made
+
+
+def _panels(a: Operand, out: Any, rounded: bool) -> list[Any]:
+    """The rows of a matrix of floats whose pieces are made at a time; None for all of them."""
+    if isinstance(a, View) or rounded or out.ndim != 2 or a.ndim != 2:
+        return [None]
+    each = 2 * -(-bits_of(a) // PIECE_BITS) * a.shape[1]
+    if each * len(a) <= PANEL:
+        return [None]
+    count = max(PANEL // each // ROWS * ROWS, ROWS)
+    return [slice(start, start + count) for start in range(0, len(a), count)]
 
 
 def _by_fp8(a: Operand, b: Operand, out: Any, precision: str) -> bool:

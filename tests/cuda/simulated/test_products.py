@@ -33,10 +33,13 @@ def normal(*shape: int) -> np.ndarray:
     return RNG.standard_normal(shape).astype(np.float32)
 
 
-@pytest.fixture(params=[False, True], ids=["arrays", "pieces"])
+@pytest.fixture(params=["arrays", "pieces", "panels"])
 def way(request, monkeypatch):
     """By the array library alone, and as with cuBLAS, whose calls that library then stands for."""
-    if request.param:
+    if request.param == "panels":
+        monkeypatch.setattr(matmul, "PANEL", 0)
+        monkeypatch.setattr(matmul, "ROWS", 2)
+    if request.param != "arrays":
         monkeypatch.setattr(blas, "available", lambda: True)
         monkeypatch.setattr(
             blas, "gemm", lambda a, b, out, alpha, add, how: blas._by_arrays(a, b, out, alpha, add)
@@ -81,6 +84,29 @@ def test_matmul_and_its_gradients(way, scheme, a, b):
     else:
         summed = values(x).swapaxes(-1, -2) @ g
         assert np.allclose(by_b, summed.sum(axis=0) if len(b) == 2 < len(a) else summed, atol=1e-4)
+
+
+def test_pieces_of_large_matrices_are_made_some_rows_at_a_time(monkeypatch):
+    monkeypatch.setattr(blas, "available", lambda: True)
+    monkeypatch.setattr(matmul, "SPLIT_FROM", 0)
+    monkeypatch.setattr(matmul, "PANEL", 1000)
+    monkeypatch.setattr(matmul, "ROWS", 2)
+    rows = []
+
+    def gemm(a, b, out, alpha, add, how):
+        rows.append(len(out))
+        blas._by_arrays(a, b, out, alpha, add)
+
+    monkeypatch.setattr(blas, "gemm", gemm)
+    g, x = normal(7, 32), stored(normal(32, 32), "mxfp8")
+    found = matmul.product(g, products.operand(x))
+    assert rows == [4, 4, 4, 3, 3, 3]  # of 192 bytes a row, five fit, and rows come in twos
+    assert np.allclose(found, g @ values(x), atol=1e-4)
+    rows.clear()
+    matmul.product(g[:5], products.operand(x))
+    assert rows == [5, 5, 5]
+    start = normal(32)
+    assert np.allclose(matmul.product(g, products.operand(x), start=start), g @ values(x) + start, atol=1e-4)
 
 
 def test_what_does_not_fit_is_left_to_the_op():
