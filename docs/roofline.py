@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
 FIGURES = Path(__file__).parents[1] / "benchmarks" / "gpu_results.json"
 NOTHING = "No figures of a GPU are recorded in this version: run `make bench-gpu` on one.\n"
 Rows = list[dict[str, Any]]
+PRODUCTS = ("matmul",)  # sections that stand under the roofline alone
+VARIANT = re.compile(
+    r": | tiles by |\d (threads|waves)|rows of (64|1024|16384|131072)\b|bfloat16 rows|FP8 words|fast sums"
+)
 
 
 def write_pages(folder: Path, figures: Path = FIGURES) -> None:
@@ -21,11 +26,14 @@ def write_pages(folder: Path, figures: Path = FIGURES) -> None:
 def page(sections: dict[str, Any], folder: Path) -> str:
     """The text: on what machine, the charts, and the bars."""
     parts = [next(iter(sections.values()))["machine"]]
-    moving = rows_with(sections, "moved")
-    if moving:
-        save(memory_chart(moving), folder / "performance_memory.svg")
-        parts.append("![Bytes moved a second as a fraction of a copy](generated/performance_memory.svg)")
-    computing = [row for row in rows_with(sections, "flops") if "moved" in row]
+    for name, section in sections.items():
+        moving = [row for row in rows_with({name: section}, "moved") if is_usual(row["name"])]
+        if moving and name not in PRODUCTS:
+            save(memory_chart(moving, name), folder / f"performance_{name}.svg")
+            parts.append(
+                f"![{name}: bytes a second as a fraction of a copy's](generated/performance_{name}.svg)"
+            )
+    computing = [row for row in rows_with(sections, "flops") if "moved" in row and is_usual(row["name"])]
     if computing:
         save(roofline(computing, copy_rate(sections)), folder / "performance_roofline.svg")
         parts.append("![Products under the roofline](generated/performance_roofline.svg)")
@@ -33,6 +41,16 @@ def page(sections: dict[str, Any], folder: Path) -> str:
     if bars:
         parts.append(bar_table(bars))
     return "\n\n".join(parts) + "\n"
+
+
+def is_usual(name: str) -> bool:
+    """Whether a row is no variant of another: other launches, or rows of other lengths.
+
+    Example:
+        >>> is_usual("mxfp8 from float32"), is_usual("softmax, 8 waves"), is_usual("softmax, rows of 4096")
+        (True, False, True)
+    """
+    return VARIANT.search(name) is None
 
 
 def rows_with(sections: dict[str, Any], figure: str) -> Rows:
@@ -52,21 +70,21 @@ def copy_rate(sections: dict[str, Any]) -> float:
     )
 
 
-def memory_chart(rows: Rows) -> Any:
+def memory_chart(rows: Rows, section: str) -> Any:
     """A line a kernel: how much of the copy's rate it reaches; peers hollow."""
     from autoq.viz.style import COLOURS, MUTED, new_figure, title
 
-    rows = [row for row in rows if not row.get("flops")] or rows
-    figure, (ax,) = new_figure(1, 7.5, 0.8 + 0.2 * len(rows))
+    figure, (ax,) = new_figure(1, 7.5, 1.1 + 0.17 * len(rows))
     for place, row in enumerate(reversed(rows)):
         look = {"color": "none", "edgecolor": MUTED} if row["peer"] else {"color": COLOURS[1]}
         ax.barh(place, row["of_copy"], height=0.7, **look)
         ax.text(row["of_copy"] + 0.01, place, f"{row['of_copy']:.2f}", va="center", fontsize=6.5)
     ax.axvline(1.0, color=COLOURS[0], linewidth=0.8)
     ax.set_yticks(range(len(rows)), [row["name"] for row in reversed(rows)], fontsize=6.5)
+    ax.set_ylim(-0.7, len(rows) - 0.3)
     ax.set_xlim(0, max(1.08, 1.08 * max(row["of_copy"] for row in rows)))
     ax.set_xlabel("bytes that must move over the time, as a fraction of a copy", fontsize=8)
-    title(ax, "A copy is the end of what memory allows; peers hollow")
+    title(ax, f"{section.capitalize()}: a copy is the end of what memory allows; peers hollow")
     return figure
 
 
@@ -74,16 +92,26 @@ def roofline(rows: Rows, rate: float) -> Any:
     """Products: operations a second over operations a byte, under the roofs of the run."""
     from autoq.viz.style import COLOURS, MUTED, new_figure, title
 
-    figure, (ax,) = new_figure(1, 7.5, 4.2)
+    figure, (ax,) = new_figure(1, 7.5, max(4.2, 0.2 * len(rows)))
     points = [(row["flops"] / row["moved"], row["flops"] / row["seconds"]) for row in rows]
     top = max(speed for _, speed in points)
     low, high = min(x for x, _ in points) / 2, max(x for x, _ in points) * 2
     ridge = top / rate
     ax.plot([low, ridge, max(high, 2 * ridge)], [low * rate, top, top], color=COLOURS[0], linewidth=1)
-    for row, (x, y) in zip(rows, points, strict=True):
+    # Names in a column beside the axes, in the order of the points, each with a line to its own.
+    named = sorted(zip(rows, points, strict=True), key=lambda pair: pair[1][1])
+    for place, (row, (x, y)) in enumerate(named):
         face = "none" if row["peer"] else COLOURS[1]
         ax.plot(x, y, "o", markerfacecolor=face, markeredgecolor=MUTED if row["peer"] else COLOURS[1])
-        ax.annotate(row["name"], (x, y), xytext=(4, -8), textcoords="offset points", fontsize=6)
+        ax.annotate(
+            f"{row['name']}: {y / 1e12:,.0f} T/s",
+            (x, y),
+            xytext=(1.03, (place + 0.5) / len(named)),
+            textcoords="axes fraction",
+            fontsize=6,
+            va="center",
+            arrowprops={"arrowstyle": "-", "color": MUTED, "linewidth": 0.3},
+        )
     ax.set_xscale("log")
     ax.set_yscale("log")
     ax.minorticks_off()
@@ -98,7 +126,7 @@ def save(figure: Any, path: Path) -> None:
     import matplotlib
 
     with matplotlib.rc_context({"svg.hashsalt": "autoq", "svg.fonttype": "none"}):
-        figure.savefig(path, format="svg", metadata={"Date": None})
+        figure.savefig(path, format="svg", bbox_inches="tight", metadata={"Date": None})
 
 
 def bar_table(bars: Rows) -> str:

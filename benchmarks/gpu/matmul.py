@@ -30,7 +30,8 @@ def run(report: Any) -> None:
     torch_seconds = peers(report, cupy, n) if report.device and find_spec("torch") is not None else None
     for left, right in PAIRS:
         a, b = packed(cupy, left, n, 0), packed(cupy, right, n, 1)
-        seconds = timed(report, f"{left} x {right}", partial(multiplied, a, b, "float32"), n)
+        moved = a.nbytes + b.nbytes + 4 * n * n
+        seconds = timed(report, f"{left} x {right}", partial(multiplied, a, b, "float32"), n, moved=moved)
         if torch_seconds and (left, right) in (("mxfp8", "mxfp8"), ("fp8_e4m3", "fp8_e4m3")):
             bar = MX_BAR if left == "mxfp8" else FP8_BAR
             report.bars(f"{left} product to float32, of torch's bfloat16", torch_seconds / seconds, bar)
@@ -73,9 +74,11 @@ def tensor(q: aq.QTensor) -> aq.Tensor:
     return AutodiffQTensor(q, TensorType(q.scheme), None)
 
 
-def timed(report: Any, name: str, call: Callable[[], Any], n: int, peer: bool = False) -> float:
-    """Time a square product."""
-    return float(report.time(name, call, flops=2.0 * n**3, peer=peer))
+def timed(
+    report: Any, name: str, call: Callable[[], Any], n: int, peer: bool = False, moved: float | None = None
+) -> float:
+    """Time a square product; ``moved`` are the bytes of operands and result."""
+    return float(report.time(name, call, moved=moved, flops=2.0 * n**3, peer=peer))
 
 
 def forms(report: Any, a: Any, b: Any, name: str, n: int, torch_seconds: float | None) -> None:
@@ -124,7 +127,8 @@ def dense(report: Any, cupy: Any, n: int) -> None:
         return
     a, b = random(cupy, (n, n), 0), random(cupy, (n, n), 1)
     for precision in ("highest", "tf32", "bf16"):
-        timed(report, f"float32, {precision}", partial(multiplied, a, b, "float32", precision), n)
+        call = partial(multiplied, a, b, "float32", precision)
+        timed(report, f"float32, {precision}", call, n, moved=12 * n * n)
     for dtype in (ml_dtypes.bfloat16, np.float16):
         x, y = a.astype(dtype), b.astype(dtype)
         name = np.dtype(dtype).name
@@ -178,8 +182,8 @@ def peers(report: Any, cupy: Any, n: int) -> float:
 
     a, b = (torch.from_dlpack(random(cupy, (n, n), seed)) for seed in range(2))
     x, y = a.bfloat16(), b.bfloat16().T
-    seconds = timed(report, "torch bfloat16", lambda: x @ y, n, peer=True)
-    timed(report, "torch float32", lambda: a @ b.T, n, peer=True)
+    seconds = timed(report, "torch bfloat16", lambda: x @ y, n, peer=True, moved=6 * n * n)
+    timed(report, "torch float32", lambda: a @ b.T, n, peer=True, moved=12 * n * n)
     torch.backends.cuda.matmul.allow_tf32 = True
     timed(report, "torch float32 by TF32", lambda: a @ b.T, n, peer=True)
     torch.backends.cuda.matmul.allow_tf32 = False

@@ -89,7 +89,7 @@ def timed(
         return float("inf")
     packed = weights[0].packed
     moved = packed.words.nbytes + packed.scales.nbytes + x.nbytes + out.nbytes
-    return float(report.time(title, listed, moved=moved))
+    return float(report.time(title, listed, moved=moved, flops=2.0 * rows * x.shape[1] * out.shape[1]))
 
 
 def described(shape: Any) -> str:
