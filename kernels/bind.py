@@ -144,7 +144,9 @@ def cache_folder() -> Path | None:
 
     Numba notices an edit of a kernel's own file only, so the folder is named by all of them.
     """
-    base = Path(os.environ.get("NUMBA_CACHE_DIR") or user_cache())
+    base = chosen_cache()
+    if base is None:
+        return None
     folder = base / (FOLDER + fingerprint())
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -157,11 +159,17 @@ def cache_folder() -> Path | None:
     return folder
 
 
-def user_cache() -> Path:
-    """Where this user's programs keep what can be made again."""
-    if sys.platform == "darwin":
-        return Path.home() / "Library" / "Caches" / "autoq"
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "autoq"
+def chosen_cache() -> Path | None:
+    """``NUMBA_CACHE_DIR``, or where this user's programs keep what can be made again; None without a home."""
+    chosen = os.environ.get("NUMBA_CACHE_DIR")
+    if chosen:
+        return Path(chosen)
+    try:
+        if sys.platform == "darwin":
+            return Path.home() / "Library" / "Caches" / "autoq"
+        return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "autoq"
+    except RuntimeError:  # no HOME, and a user that the system doesn't know, as in some containers
+        return None
 
 
 def fingerprint(root: Path = Path(__file__).parent, target: str = "cpu", versions: str | None = None) -> str:

@@ -218,7 +218,9 @@ def ptx_folder() -> Path | None:
 
     One that can't be written to, as of an image that is shared, is read all the same.
     """
-    base = Path(os.environ.get("NUMBA_CACHE_DIR") or bind.user_cache())
+    base = bind.chosen_cache()
+    if base is None:
+        return None
     folder = base / (FOLDER + bind.fingerprint(target="cuda", versions=_versions()))
     try:
         folder.mkdir(parents=True, exist_ok=True)

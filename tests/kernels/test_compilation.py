@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -15,6 +16,7 @@ import pytest
 from autoq.errors import ArgumentError, ShapeError
 from autoq.kernels import bind
 from autoq.kernels.cpu import dequantize, quantize
+from autoq.kernels.cuda.compile import ptx_folder
 
 from .codecs import CODECS, block_of, results
 
@@ -69,6 +71,21 @@ def test_kernels_that_different_processes_compiled_stay_apart(tmp_path: Path) ->
     both = in_new_process(ENCODE.format(names=[first, second]), tmp_path).strip(" []\n").split(", ")
     assert both == alone
     assert both[0] != both[1]
+
+
+def test_without_a_home_kernels_are_compiled_in_every_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    def unknown(*user: Any) -> Any:
+        raise RuntimeError("Could not determine home directory.")
+
+    for name in ("NUMBA_CACHE_DIR", "XDG_CACHE_HOME"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(bind.Path, "home", unknown)
+    assert bind.chosen_cache() is None
+    assert bind.cache_folder.__wrapped__() is None
+    assert ptx_folder.__wrapped__() is None
+    monkeypatch.setenv("XDG_CACHE_HOME", "/caches")
+    if sys.platform != "darwin":
+        assert bind.chosen_cache() == Path("/caches/autoq")
 
 
 def test_an_edit_of_any_source_names_another_cache(tmp_path: Path) -> None:
