@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from autoq.context import current
-from autoq.devices import array_namespace, device_of, is_array, on_gpu, to_device, to_host, using_device
+from autoq.devices import array_namespace, device_of, on_gpu, to_device, to_host, using_device
 from autoq.errors import ArgumentError, DTypeError
 from autoq.schemes import QuantScheme
 from autoq.storage import QTensor
@@ -94,7 +94,7 @@ def array_of(data: Any) -> Any:
         as_dtype(data.dtype)
         return data
     if isinstance(data, list | tuple) and any(hasattr(x, "_value") or on_gpu(x) for x in data):
-        data = [x.numpy() if hasattr(x, "_value") else to_host(x) if is_array(x) else x for x in data]
+        data = [_listed(x) for x in data]
     try:
         array = np.asarray(data)
     except ValueError:
@@ -105,6 +105,17 @@ def array_of(data: Any) -> Any:
         ) from None
     as_dtype(array.dtype)
     return array if array.dtype.isnative else array.astype(array.dtype.newbyteorder("="))
+
+
+def _listed(x: Any) -> Any:
+    """An entry of a list as NumPy takes it; one on a GPU isn't read unasked."""
+    if on_gpu(x) or (hasattr(x, "_value") and x.device != "cpu"):
+        raise DTypeError(
+            "a list with entries on a GPU.",
+            "lists of numbers, and of tensors and arrays on the CPU",
+            "Join them there with aq.stack, or copy each to the host with .numpy() or .item().",
+        )
+    return x.numpy() if hasattr(x, "_value") else x
 
 
 def _default_dtype(data: Any, array: np.ndarray) -> np.dtype[Any]:

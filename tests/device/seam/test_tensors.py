@@ -247,3 +247,12 @@ def test_a_second_gpu_computes_where_its_tensors_are() -> None:
     with pytest.raises(aq.errors.DeviceError, match="cuda and cuda:1|cuda:1 and cuda"):
         x + on("cuda", 2, 32)
     assert array_namespace(x.value) is cupy
+
+
+def test_lists_with_entries_on_a_gpu_are_not_read_unasked(device: str) -> None:
+    x = aq.tensor([1.0, 2.0], device=device)
+    for entries in ([x, x], [1.0, x.sum()], (x.value, x.value), [x.quantize(aq.fp8_e4m3), x]):
+        with pytest.raises(aq.errors.DTypeError, match=r"aq\.stack.*\.numpy\(\)"):
+            aq.tensor(entries)
+    assert aq.stack([x, x]).device == device
+    assert aq.tensor([x.to("cpu"), x.numpy()], device=device).shape == (2, 2)
