@@ -30,7 +30,7 @@ def cpu_steps(method, dtype, count, **options):
             parameter.grad = aq.tensor(g)
         optimizer.step()
     slots = optimizer._flat()
-    state = {name: [slot.state[name] for slot in slots] for name in optimizer.state_names}
+    state = {name: [slot.state[name] for slot in slots] for name in slots[0].state}
     return [parameter.value for parameter in parameters], state
 
 
