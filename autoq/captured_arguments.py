@@ -71,11 +71,7 @@ class Arguments:
         held = x
         if isinstance(x, Tensor) and x._node is not LEAF:
             if x._node is not None:
-                raise ArgumentError(
-                    f"a captured step got a tensor computed by {x._node.op.name}.",
-                    "arguments without a tape",
-                    "Pass x.detach(); gradients don't leave a captured step.",
-                )
+                raise _computed(x)
             self._check_device(self.names[len(self.held)], x._value)
             held = tensor(x, device=self.device)
             held._type = x._type
@@ -93,6 +89,8 @@ class Arguments:
                 f"{name}={_short(held)}, as when it was captured",
                 "Pass what changes as a tensor, or capture a second step.",
             )
+        if isinstance(x, Tensor) and x._node is not None:
+            raise _computed(x) if x._node is not LEAF else _leaf(name, held)
         value = x._value if isinstance(x, Tensor) else x
         self._check_fits(name, x, value, held)
         if type(value) is QTensor:
@@ -142,6 +140,24 @@ class Arguments:
             put(xp, held, value)
         else:
             held.set(np.asarray(value, order="C"), stream=xp.cuda.get_current_stream())
+
+
+def _computed(x: Tensor) -> ArgumentError:
+    """The error for a tensor on a tape."""
+    return ArgumentError(
+        f"a captured step got a tensor computed by {x._node.op.name}.",
+        "arguments without a tape",
+        "Pass x.detach(); gradients don't leave a captured step.",
+    )
+
+
+def _leaf(name: str, held: Tensor) -> ArgumentError:
+    """The error for a leaf in place of a tensor without gradients: it would get none."""
+    return ArgumentError(
+        f"a captured step got {name} with requires_grad.",
+        f"{_short(held)} without a gradient, as when it was captured",
+        "Pass x.detach(), or capture a second step for it.",
+    )
 
 
 def named(signature: inspect.Signature | None, args: Any, kwargs: Any) -> list[tuple[str, Any]]:

@@ -73,6 +73,7 @@ class Adam(Optimizer):
         value -= scratch
 
     kernel_of = _update
+    kernel_switches = ("weight_decay",)
 
     def kernel_numbers(self, options: Mapping[str, Any], steps: int) -> tuple[float, ...]:
         """The factors of ``_update`` in the order of the kernel."""

@@ -92,6 +92,7 @@ def _launch(
             table = optimizer.tables[known] = update.Table(sizes)
     else:
         _keep(made, slots, gradients)
+        _keep_options(made, optimizer.kernel_switches, group)
         table = update.Table(sizes, made.constant)
     table.point(rows)
     # Counted when nothing is left that may find no memory.
@@ -114,8 +115,15 @@ def _keep(made: Any, slots: list[Slot], gradients: list[Any]) -> None:
     for slot in slots:
         for name in slot.state:
             made.unchanged(
-                f"the state of an optimizer, {name!r},", lambda slot=slot, name=name: slot.state[name]
+                f"the state of an optimizer, {name!r},", lambda slot=slot, name=name: slot.state.get(name)
             )
+
+
+def _keep_options(made: Any, switches: tuple[str, ...], group: Mapping[str, Any]) -> None:
+    """Tell a recording which options its kernel leaves out, being 0: replays follow the others."""
+    for name in switches:
+        if not group[name] or isinstance(group[name], bool):
+            made.unchanged(f"the option {name!r} of an optimizer", lambda name=name: bool(group[name]))
 
 
 def are_on_one_gpu(gradients: list[Any]) -> bool:

@@ -33,6 +33,7 @@ class Optimizer:
     state_names: ClassVar[tuple[str, ...]] = ()
     scratch_count: ClassVar[int] = 1
     kernel_of: ClassVar[Any] = None  # the _update whose arithmetic the kernels have
+    kernel_switches: ClassVar[tuple[str, ...]] = ()  # options that decide by being 0 or not what it computes
 
     def __init__(self, parameters: Any, **options: Any) -> None:
         name = type(self).__name__

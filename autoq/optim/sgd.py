@@ -77,6 +77,7 @@ class SGD(Optimizer):
         value -= scratch
 
     kernel_of = _update
+    kernel_switches = ("momentum", "nesterov", "weight_decay")
 
     def kernel_state(self, options: Mapping[str, Any]) -> tuple[str, ...]:
         """The velocity, where there is a momentum."""

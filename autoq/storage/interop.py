@@ -48,9 +48,11 @@ class Interop:
         """The same tensor in memory of its own, which holds only what the view shows."""
         from .qtensor import QTensor
 
+        level = self.tensor_scale
         with using_device(self.device):
             words, scales = self.words.copy(), self.scales.copy()
-        return QTensor.make(words, scales, self.tensor_scale, self.scheme, self.shape, self.layout)
+            level = level.copy() if on_gpu(level) else level  # there an array, perhaps beside all the words
+        return QTensor.make(words, scales, level, self.scheme, self.shape, self.layout)
 
     __copy__ = copy
 

@@ -86,6 +86,91 @@ def test_nan_is_the_same_argument_each_time() -> None:
         capture_with_number(step)
 
 
+def test_arguments_keep_their_values_when_others_follow() -> None:
+    step = aq.capture(lambda x: x.dequantize())
+    for name in ("nvfp4", "mxfp8", "fp8_e4m3"):
+        step.reset()
+        given = [(on_gpu(4, 64) * scale).quantize(name) for scale in (1.0, 64.0, 512.0)]
+        expected = [x.numpy() for x in given]
+        found = [step(given[number]).numpy() for number in (0, 1, 2, 1, 0)]
+        for number, result in zip((0, 1, 2, 1, 0), found, strict=True):
+            np.testing.assert_array_equal(result, expected[number])
+        for x, values in zip(given, expected, strict=True):
+            np.testing.assert_array_equal(x.numpy(), values)
+
+
+def test_a_copy_on_a_gpu_shares_no_memory_with_the_first() -> None:
+    q: Any = on_gpu(4, 64).quantize("nvfp4").value
+    level, before = q.tensor_scale.copy(), q.copy()
+    q.tensor_scale[...] = 2 * level
+    assert before.tensor_scale.get() == level.get()
+    assert not before.shares_memory(q)
+
+
+def test_tracked_arguments_are_refused_in_replays_too() -> None:
+    step, x = aq.capture(lambda x: x * 2.0), on_gpu(4)
+    w = aq.tensor(x, requires_grad=True)
+    for _ in range(3):
+        with pytest.raises(ArgumentError, match="computed by mul"):
+            step(w * 1.0)
+        step(x)
+    with pytest.raises(ArgumentError, match="x with requires_grad"):
+        step(w)
+    assert step(w.detach()).tolist() == (x * 2.0).tolist()
+
+
+class Descent:
+    """A parameter and a step on it, captured or not."""
+
+    def __init__(self, **options: Any) -> None:
+        self.w = aq.Parameter(on_gpu(4, 3))
+        self.optimizer = aq.optim.SGD([self.w], lr=0.1, **options)
+
+    def step(self) -> None:
+        (self.w * self.w).sum().backward()
+        self.optimizer.step()
+        self.optimizer.zero_grad()
+
+
+@pytest.mark.parametrize(("option", "value"), [("momentum", 0.9), ("weight_decay", 0.1)])
+def test_an_option_that_the_graph_has_no_arithmetic_for_is_not_passed_over(option: str, value: float) -> None:
+    eager, recorded = Descent(), Descent()
+    step = aq.capture(recorded.step)
+    for number in range(8):
+        for each in (eager, recorded):
+            each.optimizer.groups[0][option] = value if number >= 4 else 0.0
+        if number == 4:
+            with pytest.raises(CaptureError, match=f"'{option}'"):
+                step()
+            step.reset()
+        step()
+        eager.step()
+        assert eager.w.numpy().tobytes() == recorded.w.numpy().tobytes()
+
+
+def test_options_that_the_graph_has_are_followed_down_to_zero() -> None:
+    options = {"momentum": 0.5, "weight_decay": 0.1}
+    eager, recorded = Descent(**options), Descent(**options)
+    step = aq.capture(recorded.step)
+    for number in range(5):
+        for each in (eager, recorded):
+            each.optimizer.groups[0].update({} if number < 3 else {"weight_decay": 0.0, "lr": 0.05})
+        step()
+        eager.step()
+        assert eager.w.numpy().tobytes() == recorded.w.numpy().tobytes()
+
+
+def test_a_state_that_was_dropped_is_told() -> None:
+    recorded = Descent(momentum=0.5)
+    fresh = recorded.optimizer.state_dict()
+    step = aq.capture(recorded.step)
+    for _ in range(3):
+        step()
+    recorded.optimizer.load_state_dict(fresh)
+    with pytest.raises(CaptureError, match="the state of an optimizer, 'velocity'"):
+        step()
+
+
 def capture_with_number(step: Any) -> None:
     again = aq.capture(step.step)
     for _ in range(3):
