@@ -7,6 +7,7 @@ simulator runs the Python function on NumPy arrays, which then stand for device 
 from __future__ import annotations
 
 import os
+import struct
 import sys
 import threading
 from collections.abc import Callable, Sequence
@@ -19,7 +20,7 @@ import numpy as np
 from ...errors import DeviceError
 from .compile import Source, compile_ptx, for_driver, numba_cuda, ptx_of
 from .intrinsics import simulated
-from .parameters import Parameters
+from .parameters import Parameters, misfit
 
 SIMULATED = os.environ.get("NUMBA_ENABLE_CUDASIM") == "1"
 OLDEST = (8, 0)
@@ -99,9 +100,12 @@ class Kernel:
             simulate(self.source.function, blocks, threads, arguments, shared)
             return
         values = list(arguments)
-        for i in self._pointers:
-            array = values[i]
-            values[i] = 0 if array is None else array.data.ptr
+        try:
+            for i in self._pointers:
+                array = values[i]
+                values[i] = 0 if array is None else array.data.ptr
+        except (AttributeError, IndexError):
+            raise misfit(self.source, arguments) from None
         self.start(blocks, threads, values, shared)
 
     def start(self, blocks: int, threads: int, values: Sequence[Any], shared: int = 0) -> None:
@@ -121,7 +125,10 @@ class Kernel:
             room = self._free.pop()
         except IndexError:
             room = self._parameters.room()
-        self._pack(room[0], 0, *values)
+        try:
+            self._pack(room[0], 0, *values)
+        except (struct.error, TypeError):
+            raise misfit(self.source, values) from None
         driver.launch(entry, blocks, 1, 1, threads, 1, 1, shared, driver.stream(device).ptr, room[1], 0)
         self._free.append(room)
 

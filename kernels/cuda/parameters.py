@@ -94,3 +94,26 @@ def _code(kind: str) -> str:
         f"pointers as 'float32*', and {', '.join(NUMBERS)}",
         "Pass another number as one of these, and read an array through a pointer.",
     )
+
+
+def misfit(source: Any, given: Sequence[Any]) -> ArgumentError:
+    """The error for arguments that a kernel can't take: too many, too few, or the first of another kind."""
+    kinds, name = source.signature, source.name
+    allowed = f"{len(kinds)} arguments: {', '.join(kinds) or 'none'}"
+    remedy = "Pass device arrays or None for pointers, and numbers in the range of their types."
+    if len(given) != len(kinds):
+        return ArgumentError(f"{name}: launched with {len(given)} arguments.", allowed, remedy)
+    at = next((i for i, (kind, x) in enumerate(zip(kinds, given, strict=True)) if not _fits(kind, x)), 0)
+    found = repr(given[at]) if isinstance(given[at], int | float) else f"a {type(given[at]).__name__}"
+    return ArgumentError(f"{name}: argument {at}, of type {kinds[at]}, is {found}.", allowed, remedy)
+
+
+def _fits(kind: str, x: Any) -> bool:
+    """Whether a parameter of a type can be an argument, or for pointers an address."""
+    if kind.endswith("*") and (x is None or hasattr(getattr(x, "data", None), "ptr")):
+        return True
+    try:
+        struct.pack(f"@{_code(kind)}", x)
+    except (struct.error, TypeError):
+        return False
+    return True

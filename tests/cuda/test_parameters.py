@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-import struct
 import threading
 from collections.abc import Callable, Sequence
 from types import SimpleNamespace
@@ -112,6 +111,29 @@ def test_nan_and_numbers_of_numpy_arrive(launched: Any) -> None:
     assert found[1:] == [-3, 0xFFFFFFFF]
 
 
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ((), "launched with 0 arguments"),
+        ((None, 1.0, 2), "launched with 3 arguments"),
+        ((None, 1.0, 2, 3, 4), "launched with 5 arguments"),
+        ((np.zeros(2), 1.0, 2, 3), "argument 0, of type float32[*], is a ndarray"),
+        ((None, "1", 2, 3), "argument 1, of type float32, is a str"),
+        ((None, 1.0, 2.5, 3), "argument 2, of type int64, is 2.5"),
+        ((None, 1.0, 1 << 63, 3), "argument 2, of type int64, is 9223372036854775808"),
+        ((None, 1.0, np.int64(2), -1), "argument 3, of type uint32, is -1"),
+        ((None, 1.0, None, 3), "argument 2, of type int64, is a NoneType"),
+    ],
+)
+def test_arguments_that_dont_fit_are_named(launched: Any, given: tuple[Any, ...], said: str) -> None:
+    made, driver = launched(("float32*", "float32", "int64", "uint32"))
+    with pytest.raises(ArgumentError, match=f"noted: {said}"):
+        made(1, 32, *given)
+    assert driver.calls == []
+    made(1, 32, None, True, np.uint8(2), True)
+    assert driver.parameters == [[0, 1.0, 2, 1]]
+
+
 def test_launches_at_the_same_time_keep_their_parameters(launched: Any) -> None:
     made, driver = launched(("float32*", "int64"))
 
@@ -199,7 +221,7 @@ def test_blocks_are_checked_before_the_driver_is_called(launched: Any) -> None:
 )
 def test_what_does_not_fit_is_never_launched(launched: Any, signature: Any, arguments: Any) -> None:
     made, driver = launched(signature)
-    with pytest.raises(struct.error):
+    with pytest.raises(ArgumentError):
         made(1, 32, *arguments)
     assert driver.calls == []
 
