@@ -97,6 +97,9 @@ def array_of(data: Any) -> Any:
         data = [_listed(x) for x in data]
     try:
         array = np.asarray(data)
+    except TypeError:
+        _refuse_entries_on_gpu(data)
+        raise
     except ValueError:
         raise ArgumentError(
             "nested sequences of unequal lengths.",
@@ -109,13 +112,21 @@ def array_of(data: Any) -> Any:
 
 def _listed(x: Any) -> Any:
     """An entry of a list as NumPy takes it; one on a GPU isn't read unasked."""
-    if on_gpu(x) or (hasattr(x, "_value") and x.device != "cpu"):
+    _refuse_entries_on_gpu(x)
+    return x.numpy() if hasattr(x, "_value") else x
+
+
+def _refuse_entries_on_gpu(x: Any) -> None:
+    """Raise DTypeError if an entry of a list, or of lists in it, is on a GPU."""
+    if isinstance(x, list | tuple):
+        for entry in x:
+            _refuse_entries_on_gpu(entry)
+    elif on_gpu(x) or (hasattr(x, "_value") and x.device != "cpu"):
         raise DTypeError(
             "a list with entries on a GPU.",
             "lists of numbers, and of tensors and arrays on the CPU",
             "Join them there with aq.stack, or copy each to the host with .numpy() or .item().",
         )
-    return x.numpy() if hasattr(x, "_value") else x
 
 
 def _default_dtype(data: Any, array: np.ndarray) -> np.dtype[Any]:
@@ -128,7 +139,7 @@ def _default_dtype(data: Any, array: np.ndarray) -> np.dtype[Any]:
 def _holds_arrays(data: Any) -> bool:
     while isinstance(data, list | tuple) and data:
         data = data[0]
-    return isinstance(data, np.ndarray | np.generic)
+    return isinstance(data, np.ndarray | np.generic) or hasattr(data, "_value")
 
 
 def stored(data: Any, dtype: Any) -> Any:

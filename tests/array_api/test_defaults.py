@@ -22,6 +22,13 @@ def test_python_numbers_get_the_default_dtypes():
     assert all(x.dtype == defaults["indexing"] for x in found)
 
 
+def test_lists_of_arrays_and_tensors_keep_their_dtype():
+    for dtype in (aq.float64, aq.float32, aq.int64):
+        x = aq.tensor([1, 2], dtype=dtype, device="cpu")
+        for entries in ([x, x], [[x], [x]], [x.numpy()], (x[0],)):
+            assert aq.tensor(entries).dtype == dtype
+
+
 def test_none_stands_for_the_default_dtype():
     for make in (aq.zeros, aq.ones, aq.empty, aq.eye):
         assert make(2, dtype=None, device=None).dtype == aq.float32

@@ -251,7 +251,8 @@ def test_a_second_gpu_computes_where_its_tensors_are() -> None:
 
 def test_lists_with_entries_on_a_gpu_are_not_read_unasked(device: str) -> None:
     x = aq.tensor([1.0, 2.0], device=device)
-    for entries in ([x, x], [1.0, x.sum()], (x.value, x.value), [x.quantize(aq.fp8_e4m3), x]):
+    nested: list[Any] = [[[x.value]], [[1.0], (x.value,)], [[[x.value[0]]], [[2.0]]]]
+    for entries in ([x, x], [1.0, x.sum()], (x.value, x.value), [x.quantize(aq.fp8_e4m3), x], *nested):
         with pytest.raises(aq.errors.DTypeError, match=r"aq\.stack.*\.numpy\(\)"):
             aq.tensor(entries)
     assert aq.stack([x, x]).device == device
