@@ -109,6 +109,20 @@ def test_pieces_of_large_matrices_are_made_some_rows_at_a_time(monkeypatch):
     assert np.allclose(matmul.product(g, products.operand(x), start=start), g @ values(x) + start, atol=1e-4)
 
 
+@pytest.mark.parametrize("rows", [1, 3, 5])
+@pytest.mark.parametrize("way", ["panels"], indirect=True)
+def test_pieces_of_rows_that_lie_anyhow(way, rows):
+    weight, start = stored(normal(32, 8), "mxfp8"), normal(rows, 1)
+    for x in (
+        normal(32, rows).T,
+        normal(2 * rows, 32)[::2],
+        normal(rows, 32)[::-1],
+        normal(rows, 64)[:, ::2],
+    ):
+        found = matmul.product(x, products.operand(weight), start=start)
+        assert np.allclose(found, x @ values(weight) + start, atol=1e-4)
+
+
 def test_what_does_not_fit_is_left_to_the_op():
     linear, product = REGISTRY["linear"], REGISTRY["matmul"]
     whole = np.ones((2, 2), np.int64)
