@@ -50,13 +50,10 @@ class Arguments:
         Raises:
             ArgumentError, ShapeError, DTypeError, DeviceError: Naming the argument that differs, and how.
         """
-        if not self.nested and not kwargs and len(args) == len(self.held) and not any(map(_is_nest, args)):
-            for name, x, held in zip(self.names, args, self.held, strict=True):
-                if x is not held:
-                    self._copy(name, x, held)
-            return
-        found = named(self.signature, args, kwargs)
-        if [name for name, _ in found] != self.names:
+        plain = not (self.nested or kwargs or len(args) != len(self.held) or any(map(_is_nest, args)))
+        # Without nests the names are those of the first call, which needn't be made again.
+        found = list(zip(self.names, args, strict=True)) if plain else named(self.signature, args, kwargs)
+        if not plain and [name for name, _ in found] != self.names:
             raise ArgumentError(
                 f"a captured step got {_listed(name for name, _ in found)}.",
                 f"what it was captured with: {_listed(self.names)}",

@@ -30,11 +30,8 @@ def matmul(a: Any, b: Any) -> Any:
         >>> aq.matmul([[1.0, 2.0], [3.0, 4.0]], [1.0, 1.0])
         tensor([3. 7.], float32)
     """
-    if a.dtype.kind == b.dtype.kind == "b":
-        a, b = (
-            a.astype(np.int64),
-            b.astype(np.int64),
-        )  # bools count; CuPy multiplies before it looks at dtype=
+    if a.dtype.kind == b.dtype.kind == "b":  # bools count; CuPy multiplies before it looks at dtype=
+        a, b = a.astype(np.int64), b.astype(np.int64)
     try:
         return np.matmul(a, b)
     except ValueError:

@@ -25,8 +25,10 @@ def effective_scales(scales: Array, tensor_scale: Any, scheme: QuantScheme) -> A
         [2.0]
     """
     values: Array = scheme.scale_format.decode(scales) if not on_gpu(scales) else _decoded(scales, scheme)
-    if tensor_scale is None or not on_gpu(values):
-        return values if tensor_scale is None else values * tensor_scale
+    if tensor_scale is None:
+        return values
+    if not on_gpu(values):
+        return values * tensor_scale
     from .inputs import converted
 
     # In float64 the product is exact; in float32 CuPy would make subnormal ones 0.

@@ -55,8 +55,8 @@ def write(x: Array, index: Any, values: Any, add: bool = False) -> None:
     if on_gpu(x) and _is_filling(x, index, values):
         _fill(x, index, values, add)
         return
-    entries, repeats = _entries(x, index), may_repeat(index)
-    index = without_masks(index, x.shape) if on_gpu(x) else index
+    repeats = may_repeat(index)
+    entries, index = _entries(x, index)
     try:
         if type(values) is int and on_gpu(x) and x.dtype.kind in "iu":
             values = x.dtype.type(values)  # NumPy's own check of the range
@@ -111,13 +111,14 @@ def add_at(x: Array, index: Any, values: Any) -> None:
         np.add.at(x, index, values)
 
 
-def _entries(x: Array, index: Any) -> Any:
-    """``x[index]``."""
+def _entries(x: Array, index: Any) -> tuple[Any, Any]:
+    """``x[index]``, and the index as it is then written to: on a GPU without masks of the host."""
     try:
-        if on_gpu(x):
-            check_index(index, x.shape)
-            return x[without_masks(index, x.shape)]
-        return x[index]
+        if not on_gpu(x):
+            return x[index], index
+        check_index(index, x.shape)
+        placed = without_masks(index, x.shape)
+        return x[placed], placed
     except (IndexError, TypeError, ValueError) as error:
         raise IndexingError(
             f"index {index!r} of a tensor of shape {x.shape}: {error}",

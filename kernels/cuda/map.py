@@ -7,7 +7,7 @@ over the blocks', take two launches: the largest magnitude first, of values that
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from math import prod
 from typing import Any, NamedTuple
 
@@ -115,7 +115,13 @@ def mapped(expression: Expression, operands: Sequence[Any], numbers: Sequence[fl
     launch(found, operands, out, [numbers[step[1]] for step in expression.steps if step[0] == "number"])
 
 
-def launch(launches: Launches, operands: Sequence[Any], out: Any, numbers: Sequence[float]) -> None:
+def launch(
+    launches: Launches,
+    operands: Sequence[Any],
+    out: Any,
+    numbers: Sequence[float],
+    one: Callable[..., None] | None = None,
+) -> None:
     """Launch what was planned for operands and a result of these shapes, strides and alignments.
 
     Args:
@@ -124,12 +130,13 @@ def launch(launches: Launches, operands: Sequence[Any], out: Any, numbers: Seque
             ``tensor_scale``.
         out: Likewise.
         numbers: Those that the expression takes, in its order.
+        one: What each is launched by: ``by_addresses``, or ``by_arrays``, the default.
     """
-    amax = None
+    one, amax = one or by_arrays, None
     if launches.measure is not None:
         amax = library().zeros(2, np.uint32)
-        _launched(launches.measure, operands, out, amax, numbers)
-    _launched(launches.write, operands, out, amax, numbers)
+        one(launches.measure, operands, out, amax, numbers)
+    one(launches.write, operands, out, amax, numbers)
 
 
 def signature(operand: Any) -> Any:
@@ -360,7 +367,8 @@ def _width(count: int, steps: Sequence[int], array: Array) -> int:
     return next(w for w in (4, 2, 1) if count % w == 0 and at % w == 0 and all(s % w == 0 for s in steps))
 
 
-def _launched(one: Launch, operands: Sequence[Any], out: Any, amax: Array, numbers: Sequence[float]) -> None:
+def by_arrays(one: Launch, operands: Sequence[Any], out: Any, amax: Array, numbers: Sequence[float]) -> None:
+    """One launch by its arrays."""
     arguments = arrays_of(one.picks, operands)
     if one.result is not None:
         arguments += arrays_of(one.result, (out,))
@@ -369,18 +377,10 @@ def _launched(one: Launch, operands: Sequence[Any], out: Any, amax: Array, numbe
     one.kernel(one.blocks, one.threads, *arguments, *numbers, *one.integers)
 
 
-def start(launches: Launches, operands: Sequence[Any], out: Any, numbers: Sequence[float]) -> None:
+def by_addresses(
+    one: Launch, operands: Sequence[Any], out: Any, amax: Array, numbers: Sequence[float]
+) -> None:
     """The same by addresses: packed operands and results give theirs as ``addresses``, and make no arrays."""
-    _, measure, write = launches
-    if measure is None:
-        _started(write, operands, out, None, numbers)
-        return
-    amax = library().zeros(2, np.uint32)
-    _started(measure, operands, out, amax, numbers)
-    _started(write, operands, out, amax, numbers)
-
-
-def _started(one: Launch, operands: Sequence[Any], out: Any, amax: Array, numbers: Sequence[float]) -> None:
     _, kernel, blocks, threads, integers, picks, result = one
     values = addresses_of(picks, operands)
     if result is not None:

@@ -25,9 +25,8 @@ from .launch import empty, library
 from .map import mapped
 from .operand import FLOATS, Packed
 from .pieces import PIECE_BITS, Operand, View, bfloat16, bits_of, decoded, has_one_scale, pieces, product_of
-from .trace import traced
+from .reduce import IDENTITY
 
-ITSELF = traced(lambda x: x, "f")
 PRECISIONS = ("highest", "tf32", "bf16", "exact")
 # Products of fewer multiplications gain nothing: they take float32 rather than the launches of a sum of
 # products, and float32 sums rather than those of the FP8 tensor cores.
@@ -141,8 +140,8 @@ def _multiply(a: Operand, b: Operand, out: Any, precision: str, start: Any) -> N
 
 def _begin(out: Any, start: Any) -> None:
     """Write what a product is added to into its place, most often a bias into every row."""
-    if ITSELF is not None and out.dtype.name in FLOATS and start.dtype.name in FLOATS:
-        mapped(ITSELF.expression, [start], (), out)
+    if IDENTITY is not None and out.dtype.name in FLOATS and start.dtype.name in FLOATS:
+        mapped(IDENTITY.expression, [start], (), out)
     else:
         out[...] = start
 

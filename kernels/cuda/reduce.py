@@ -113,14 +113,17 @@ def summed(
     return out.reshape(tuple([n for axis, n in enumerate(shape) if axis not in axes]))
 
 
-def extremum(x: Any, axes: tuple[int, ...], largest: bool, start: float | None = None) -> Any:
+def extremum(
+    x: Any, axes: tuple[int, ...], largest: bool, start: float | None = None, shape: Shape | None = None
+) -> Any:
     """The largest or smallest values over axes, subnormal ones too; NaN where one is.
 
     Args:
-        x: float32, of any strides; no axis is empty.
+        x: float32, of any strides, or Packed; no axis is empty.
         axes: From 0 on, at least one.
         largest: The maximum, else the minimum.
         start: One more value to compare with each.
+        shape: What ``x`` broadcasts to; an array's own shape by default.
 
     Returns:
         A float32 array without the axes.
@@ -128,7 +131,7 @@ def extremum(x: Any, axes: tuple[int, ...], largest: bool, start: float | None =
     assert IDENTITY is not None
     join = "maximum" if largest else "minimum"
     start = NEUTRAL[join] if start is None else start
-    return summed(IDENTITY.expression, [x], (), x.shape, axes, start, join)
+    return summed(IDENTITY.expression, [x], (), x.shape if shape is None else shape, axes, start, join)
 
 
 def planned(

@@ -159,17 +159,23 @@ def test_a_section_runs_on_the_stand_in_and_writes_no_results(tmp_path: Path) ->
     assert (ROOT / "benchmarks/RESULTS.md").read_bytes() == results
 
 
+def run_sections(folder: Path, bodies: dict[str, str], *options: str) -> subprocess.CompletedProcess[str]:
+    """The script with made-up sections, on the stand-in; results go to ``folder / "out"``."""
+    for name, body in bodies.items():
+        (folder / f"{name}.py").write_text(f"def run(report):\n    {body}\n")
+    command = [sys.executable, "benchmarks/gpu.py", *options, f"--out={folder / 'out'}", *bodies]
+    environment = {**os.environ, "AUTOQ_TEST_DEVICE": "standin", "AUTOQ_BENCH_SECTIONS": str(folder)}
+    return subprocess.run(command, env=environment, cwd=ROOT, capture_output=True, text=True)
+
+
 @pytest.mark.slow
 @pytest.mark.skipif(not ON_CPU, reason="the script runs on a device of its own")
 def test_warming_up_times_nothing(tmp_path: Path) -> None:
-    for name, body in {
+    bodies = {
         "calls": "calls = []; report.time('x', lambda: calls.append(1)); assert 0 < len(calls) < 10",
         "fails": "report.check('wrong', False)",
-    }.items():
-        (tmp_path / f"{name}.py").write_text(f"def run(report):\n    {body}\n")
-    command = [sys.executable, "benchmarks/gpu.py", "--warm", f"--out={tmp_path / 'out'}", "calls", "fails"]
-    environment = {**os.environ, "AUTOQ_TEST_DEVICE": "standin", "AUTOQ_BENCH_SECTIONS": str(tmp_path)}
-    result = subprocess.run(command, env=environment, cwd=ROOT, capture_output=True, text=True)
+    }
+    result = run_sections(tmp_path, bodies, "--warm")
     assert result.returncode == 1
     assert "1 of 2 sections are warm; not: fails" in result.stdout
     section = json.loads((tmp_path / "out/warm/calls.json").read_text())
@@ -180,22 +186,13 @@ def test_warming_up_times_nothing(tmp_path: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.skipif(not ON_CPU, reason="the script runs on a device of its own")
 def test_sections_that_fail_hang_or_die_lose_no_other(tmp_path: Path) -> None:
-    for name, body in {
+    bodies = {
         "dies": "import os; os._exit(5)",
         "fails": "raise KeyError('of the section')",
         "hangs": "import time; time.sleep(60)",
         "works": "report.figure('found', 1.0, 'MB')",
-    }.items():
-        (tmp_path / f"{name}.py").write_text(f"def run(report):\n    {body}\n")
-    command = [sys.executable, "benchmarks/gpu.py", "--quick", "--limit=2", f"--out={tmp_path / 'out'}"]
-    environment = {**os.environ, "AUTOQ_TEST_DEVICE": "standin", "AUTOQ_BENCH_SECTIONS": str(tmp_path)}
-    result = subprocess.run(
-        [*command, "dies", "fails", "hangs", "works"],
-        env=environment,
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-    )
+    }
+    result = run_sections(tmp_path, bodies, "--quick", "--limit=2")
     assert result.returncode == 1
     states = {p.stem: json.loads(p.read_text())["state"] for p in (tmp_path / "out").glob("*.json")}
     assert states["dies"] == "process ended with 5"

@@ -12,7 +12,7 @@ import numpy as np
 from autoq.context import OBSERVERS, launched
 from autoq.devices import SEVERAL
 from autoq.kernels.cuda.launch import SIMULATED, current_device, library
-from autoq.kernels.cuda.map import Launches, alignment, encodes, launch, planned, start
+from autoq.kernels.cuda.map import Launches, alignment, by_addresses, by_arrays, encodes, launch, planned
 from autoq.kernels.cuda.operand import FLOATS, Packed
 from autoq.kernels.cuda.trace import Traced, traced
 from autoq.schemes import QuantScheme
@@ -31,6 +31,7 @@ make_late()
 Key = tuple[Any, ...]
 Shape = tuple[int, ...]
 NUMBERS = frozenset({float, int, bool})
+LAUNCH = by_arrays if SIMULATED else by_addresses
 # What static arguments may be, so that two calls with equal ones are the same expression.
 PLAIN = (float, int, bool, str, type(None))
 # Forwards that look at dtypes in a way that symbols have no answer for.
@@ -114,10 +115,7 @@ def computed(
     result = make()
     if numbers:
         numbers = [float(values[i]) if number is None else number for number, i in numbers]
-    if SIMULATED:
-        launch(launches, values, result, numbers)
-    else:
-        start(launches, values, result, numbers)
+    launch(launches, values, result, numbers, LAUNCH)
     if OBSERVERS:
         launched("map", size)
     return result

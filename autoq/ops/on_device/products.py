@@ -136,5 +136,5 @@ def _is_matrix(x: Any) -> bool:
 def _is_operand(x: Any) -> bool:
     """Whether it holds floats on a GPU."""
     if x.__class__ is QTensor:
-        return bool(on_gpu(x.words) or SIMULATED)
+        return x.is_on_gpu or SIMULATED
     return bool((on_gpu(x) or (SIMULATED and isinstance(x, np.ndarray))) and is_float(x.dtype, KINDS))

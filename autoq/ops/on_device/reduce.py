@@ -13,7 +13,7 @@ import numpy as np
 from autoq.context import OBSERVERS, launched
 from autoq.kernels.cuda.launch import empty, library
 from autoq.kernels.cuda.map import mapped
-from autoq.kernels.cuda.reduce import NEUTRAL, summed
+from autoq.kernels.cuda.reduce import IDENTITY, extremum, summed
 from autoq.kernels.cuda.trace import Traced, traced
 from autoq.ops.on_device.elementwise import as_operand, elementwise, kinds_of
 from autoq.tape.accelerated import accelerate
@@ -21,7 +21,6 @@ from autoq.tape.op import REGISTRY, Op
 from autoq.types import float32
 
 Shape = tuple[int, ...]
-ITSELF = traced(lambda x: x, "f")
 MAGNITUDE = traced(np.abs, "f")
 SQUARE = traced(lambda x: x * x, "f")
 IS_EXTREMUM = traced(lambda x, found: np.equal(x, found) | np.isnan(x), "ff")
@@ -92,7 +91,7 @@ def total(op: Op, values: Any, static: dict[str, Any], out: Any, compute: Any) -
     if where is None:
         return NotImplemented
     divisor = float(where.values) if op.name == "mean" else 1.0
-    return add(ITSELF, values, where, divisor).reshape(where.result)
+    return add(IDENTITY, values, where, divisor).reshape(where.result)
 
 
 @accelerate("max", "min")
@@ -118,11 +117,9 @@ def place_of_extreme(op: Op, values: Any, static: dict[str, Any], out: Any, comp
 
 def most(name: str, x: Any, where: Over) -> Any:
     """The extrema of a stored operand, a float32 array without the axes."""
-    assert ITSELF is not None
-    join = {"max": "maximum", "min": "minimum"}[name]
     if OBSERVERS:
         launched("extremum", prod(where.shape))
-    return summed(ITSELF.expression, [as_operand(x)], (), where.shape, where.axes, NEUTRAL[join], join)
+    return extremum(as_operand(x), where.axes, name == "max", shape=where.shape)
 
 
 @accelerate("var", "std")
@@ -132,7 +129,7 @@ def spread(op: Op, values: Any, static: dict[str, Any], out: Any, compute: Any) 
     where = over(values[0], static) if compute == float32 and type(correction) in (int, float) else None
     if where is None:
         return NotImplemented
-    mean = add(ITSELF, values, where, float(where.values)).reshape(where.kept)
+    mean = add(IDENTITY, values, where, float(where.values)).reshape(where.kept)
     divisor = max(where.values - correction, 0)
     found = add(SQUARED_DISTANCE, (values[0], mean), where, float(divisor)).reshape(where.result)
     return found if op.name == "var" else root(found)
