@@ -21,7 +21,7 @@ ON_CPU = os.environ.get("AUTOQ_TEST_DEVICE", "cpu") == "cpu"
 def test_captured_steps_on_the_stand_in() -> None:
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:xdist", "-p", "no:cacheprovider"]
     result = subprocess.run(
-        [*command, *(str(HERE / f"test_{name}.py") for name in ("captured", "networks", "misuse"))],
+        [*command, *(str(HERE / f"test_{name}.py") for name in ("captured", "networks", "misuse", "silent"))],
         env={**os.environ, "AUTOQ_TEST_DEVICE": "standin"},
         cwd=HERE.parents[1],
         capture_output=True,
