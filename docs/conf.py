@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import re
 import shutil
 import sys
 from pathlib import Path
@@ -53,12 +55,30 @@ def copy_tutorials() -> None:
 
 
 def setup(app: Any) -> None:
-    """Drop the empty line that ends each example: doctest needs it, a reader doesn't."""
+    """Change pages as they are read: the empty lines that end examples, the links out of this folder."""
     app.connect("source-read", _without_last_line)
+    app.connect("source-read", _with_links)
 
 
 def _without_last_line(app: Any, page: str, source: list[str]) -> None:
+    """Drop the empty line that ends each example: doctest needs it, a reader doesn't."""
     source[0] = source[0].replace("\n\n```\n", "\n```\n")
+
+
+def _with_links(app: Any, page: str, source: list[str]) -> None:
+    """Let links out of this folder lead to the tutorials' copies in it, and fetch other files."""
+    folder = (DOCS / page).parent.resolve()
+
+    def found(link: re.Match[str]) -> str:
+        file = (folder / link[2]).resolve()
+        if file.is_relative_to(DOCS.resolve()):
+            return link[0]
+        copy = DOCS.resolve() / "tutorials" / file.name
+        if copy.exists():
+            return f"[{link[1]}]({os.path.relpath(copy.with_suffix(''), folder)})"
+        return f"{{download}}`{link[1]} <{link[2]}>`"
+
+    source[0] = re.sub(r"\[([^]]+)\]\((\.\./[^)#]+)\)", found, source[0])
 
 
 copy_tutorials()
