@@ -264,19 +264,34 @@ def beside(array: Any, other: Any) -> Any:
     """
     if on_gpu(array):
         if device_of(array) != device_of(other):
-            raise two_devices("indices and operand", [array, other])
+            raise two_devices("indices and operand", [array, other], ["indices", "operand"])
         return array
     host = np.asarray(array)
     return host if other.__class__ is np.ndarray else to_device(host, device_of(other))
 
 
-def two_devices(what: str, arrays: Any) -> DeviceError:
-    """The error for operands on different devices, which names them."""
-    names = " and ".join(dict.fromkeys(device_of(array) for array in arrays))
+def two_devices(what: str, arrays: Any, names: Any = ()) -> DeviceError:
+    """The error for operands on different devices.
+
+    Args:
+        what: What was being done with them.
+        arrays: The operands.
+        names: What they are called, as many as there are arrays; the error leaves out others.
+
+    Example:
+        >>> print(two_devices("add", [np.zeros(1), np.zeros(1)], ["a", "b"]).given)
+        add: operands on cpu: a on cpu, b on cpu.
+    """
+    places = [device_of(array) for array in arrays]
+    found = list(dict.fromkeys(places))
+    given = f"{what}: operands on {' and '.join(found)}"
+    if len(names) == len(places):
+        given += ": " + ", ".join(f"{name} on {place}" for name, place in zip(names, places, strict=True))
+    moves = " or ".join(f'.to("{place}")' for place in found)
     return DeviceError(
-        f"{what}: operands on {names}.",
+        f"{given}.",
         "operands on one device; Python numbers and NumPy scalars go with any",
-        'Move one with .to("cuda") or .to("cpu").',
+        f"Move one with {moves}.",
     )
 
 
