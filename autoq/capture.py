@@ -11,7 +11,7 @@ import gc
 import inspect
 import warnings
 from collections.abc import Callable
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from functools import partial, update_wrapper
 from typing import Any
 
@@ -19,7 +19,7 @@ from autoq import devices
 from autoq.captured_arguments import Arguments
 from autoq.captured_memory import Uploads, allocator, constant, room
 from autoq.captured_state import Watch, check_same
-from autoq.context import current, observing
+from autoq.context import Observer, current, observing
 from autoq.errors import ArgumentError, CaptureError
 from autoq.random import drawing
 from autoq.recording import RECORDINGS, Recording, recorded_by, recording
@@ -37,8 +37,12 @@ def capture(step: Callable[..., Any] | None = None, *, device: str | None = None
     ``optimizer.zero_grad()``. Draws of an ``aq.Generator``, learning rates and counts of steps go on from
     replay to replay as they would without capture.
 
-    Arrays among the arguments become tensors on the device, and arguments are copied into the memory of
-    the first ones. Returned tensors are copies without a tape.
+    Arrays among the arguments become tensors on the device, the CPU too, and arguments are copied into the
+    memory of the first ones. Returned tensors are copies without a tape.
+
+    A step that works on a GPU although neither ``device`` nor an argument nor the default device is one is
+    refused at its first operation there. That is an error, not a warning: run as it is, the step would give
+    the right results in each call, only never by a graph, and nothing has been changed yet.
 
     Args:
         step: A function of tensors, arrays, or nests of them; what is neither must be equal in all calls.
@@ -49,9 +53,11 @@ def capture(step: Callable[..., Any] | None = None, *, device: str | None = None
         A function of the same arguments, with ``reset()`` to record anew; without ``step``, a decorator.
 
     Raises:
-        CaptureError: At the recording call, the step reads a value back or runs other operations than
-            before; later, something that it works on was replaced.
-        ArgumentError: An argument of another shape, dtype, device or value than in the first call.
+        CaptureError: The step works on a GPU that it isn't to be captured on. At the recording call, it
+            reads a value back or runs other operations than before; later, something that it works on was
+            replaced.
+        ArgumentError, ShapeError, DTypeError, DeviceError: On a GPU, an argument of another value, shape,
+            dtype or device than in the first call; anywhere, one that was computed from tracked tensors.
 
     Example:
         >>> import autoq as aq
@@ -97,6 +103,7 @@ class Captured:
         self._trace: list[Any] = []
         self._leaves: list[Tensor] = []
         self._graph: _Graph | None = None
+        self._first: Arguments | None = None
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Run, record or replay the step."""
@@ -110,11 +117,20 @@ class Captured:
                 result = graph.replay()
             self.replays += 1
             return result
-        device = self._device or _device_of((args, kwargs))
-        if device == "cpu":
-            return self.step(*args, **kwargs)
+        if self._first is not None:
+            device = self._first.device
+            self._first.check(args, kwargs)
+        else:
+            device = self._device or _device_of((args, kwargs))
         with devices.using_device(device):
-            return self._begin(Arguments(self._signature, args, kwargs, device))
+            arguments = Arguments(self._signature, args, kwargs, device)
+            return self._begin(arguments) if device != "cpu" else self._run(arguments)
+
+    def _run(self, arguments: Arguments) -> Any:
+        """A call on the CPU, as it is; work on a GPU, which isn't recorded, is refused."""
+        alone = devices.LIBRARIES and current().observer is None
+        with observing(_OnlyCPU()) if alone else nullcontext():
+            return mapped(arguments.call(self.step), _copied)
 
     def _begin(self, arguments: Arguments) -> Any:
         """A call before there is a graph: one that warms up, or the one that records."""
@@ -123,16 +139,37 @@ class Captured:
             with observing(watch):
                 result = arguments.call(self.step)
             self._calls, self._trace, self._leaves = self._calls + 1, watch.trace, watch.leaves()
-            return mapped(result, _detached)
+            self._first = self._first or arguments
+            return mapped(result, _copied)
         graph = _Graph(arguments)
         graph.record(self.step, self._trace, self._leaves)
-        self._graph, self._trace, self._leaves = graph, [], []
+        self._graph, self._trace, self._leaves, self._first = graph, [], [], None
         self.replays += 1
         return graph.start()
 
     def __repr__(self) -> str:
         state = "not recorded" if self._graph is None else f"{self.replays} replays"
         return f"<captured {getattr(self.step, '__name__', self.step)!s}: {state}>"
+
+
+class _OnlyCPU(Observer):
+    """Refuses operations on a GPU, before the first of them, in a step that was taken for one of the CPU."""
+
+    def op(self, proceed: Any, op: Any, operands: Any, static: dict[str, Any], out_dtype: Any) -> Any:
+        """Run an operation of the CPU."""
+        self._check(op.name, *operands)
+        result = proceed(op, operands, static, out_dtype)
+        self._check(op.name, result)
+        return result
+
+    def changed(self, tensor: Any) -> None:
+        """A tensor on the CPU is about to be changed in place."""
+        self._check("a change in place", tensor)
+
+    def _check(self, what: str, *operands: Any) -> None:
+        for x in operands:
+            if isinstance(x, Tensor) and x.device != "cpu":
+                raise _unrecorded(what, x.device)
 
 
 class _Graph:
@@ -312,6 +349,14 @@ def _nested() -> CaptureError:
     )
 
 
+def _unrecorded(what: str, device: str) -> CaptureError:
+    return CaptureError(
+        f"a captured step works on {device} ({what}), but is to run on the CPU: nothing of it is recorded.",
+        "steps on the device of capture, else of the arguments, else on the default device",
+        f'Pass device="{device}" to aq.capture, or tensors on {device} as arguments.',
+    )
+
+
 def _signature(step: Callable[..., Any]) -> inspect.Signature | None:
     try:
         return inspect.signature(step)
@@ -338,5 +383,5 @@ def _copied(x: Any) -> Any:
     if not isinstance(x, Tensor):
         return x.copy() if devices.is_array(x) or isinstance(x, QTensor) else x
     out = x.detach()
-    out._value = x._value.copy()
+    out._value, out._version = x._value.copy(), [0]
     return out

@@ -17,6 +17,8 @@ from autoq.tape.tensor import Tensor, tensor
 from autoq.tape.trees import mapped
 from autoq.types import dtype_name
 
+LISTED = 4  # names that an error lists
+
 
 class Arguments:
     """The arguments of the first call as the step gets them, tensors in memory that stays.
@@ -35,6 +37,7 @@ class Arguments:
     def __init__(self, signature: inspect.Signature | None, args: Any, kwargs: Any, device: str) -> None:
         self.signature, self.device = signature, device
         self.held: list[Any] = []
+        self.fixed: list[bool] = []  # what all calls share: leaves, and what is no tensor
         self.names = [name for name, _ in named(signature, args, kwargs)]
         self.nested = bool(kwargs) or any(map(_is_nest, args))
         self.tree = mapped((args, kwargs), self._enter)
@@ -50,18 +53,35 @@ class Arguments:
         Raises:
             ArgumentError, ShapeError, DTypeError, DeviceError: Naming the argument that differs, and how.
         """
+        for (name, x), held, fixed in zip(self._found(args, kwargs), self.held, self.fixed, strict=True):
+            if x is not held:
+                self._check(name, x, held, fixed)
+                if not fixed:
+                    self._copy(x, held)
+
+    def check(self, args: Any, kwargs: Any) -> None:
+        """Raise as ``take`` does unless the arguments of another call could be taken."""
+        for (name, x), held, fixed in zip(self._found(args, kwargs), self.held, self.fixed, strict=True):
+            if x is not held:
+                self._check(name, x, held, fixed)
+
+    def _found(self, args: Any, kwargs: Any) -> Any:
+        """What is in the arguments of another call, each with its name: those of the first one."""
         plain = not (self.nested or kwargs or len(args) != len(self.held) or any(map(_is_nest, args)))
         # Without nests the names are those of the first call, which needn't be made again.
-        found = list(zip(self.names, args, strict=True)) if plain else named(self.signature, args, kwargs)
-        if not plain and [name for name, _ in found] != self.names:
+        if plain:
+            return zip(self.names, args, strict=True)
+        found = named(self.signature, args, kwargs)
+        names = [name for name, _ in found]
+        if names != self.names:
+            same = [a == b for a, b in zip(names, self.names, strict=False)]
+            first = same.index(False) if False in same else len(same)
             raise ArgumentError(
-                f"a captured step got {_listed(name for name, _ in found)}.",
-                f"what it was captured with: {_listed(self.names)}",
-                "Pass nests of the same structure, or capture a second step.",
+                f"a captured step got {_listed(names, first)}.",
+                f"what it got in its first call: {_listed(self.names, first)}",
+                "Pass nests of the same structure, and numbers as one array, or capture a second step.",
             )
-        for (name, x), held in zip(found, self.held, strict=True):
-            if x is not held:
-                self._copy(name, x, held)
+        return found
 
     def _enter(self, x: Any) -> Any:
         """An argument of the first call as the step gets it."""
@@ -75,21 +95,27 @@ class Arguments:
         elif devices.is_array(x) or type(x) is QTensor:
             held = tensor(x, device=self.device)
         self.held.append(held)
+        self.fixed.append(not isinstance(held, Tensor) or held._node is LEAF)
         return held
 
-    def _copy(self, name: str, x: Any, held: Any) -> None:
-        if not isinstance(held, Tensor) or held._node is LEAF:
+    def _check(self, name: str, x: Any, held: Any, fixed: bool) -> None:
+        """Raise unless an argument of another call fits that of the first one."""
+        if fixed:
             if type(x) is type(held) and not isinstance(x, Tensor) and _equal(x, held):
                 return
             raise ArgumentError(
                 f"a captured step got {name}={_short(x)}.",
-                f"{name}={_short(held)}, as when it was captured",
+                f"{name}={_short(held)}, as in its first call",
                 "Pass what changes as a tensor, or capture a second step.",
             )
         if isinstance(x, Tensor) and x._node is not None:
             raise _computed(x) if x._node is not LEAF else _leaf(name, held)
+        self._check_fits(name, x, x._value if isinstance(x, Tensor) else x, held)
+
+    def _copy(self, x: Any, held: Any) -> None:
+        """Copy an argument that fits to where the first one lies."""
+        held._grad = None  # as a new tensor's, if the step asks for gradients of its arguments
         value = x._value if isinstance(x, Tensor) else x
-        self._check_fits(name, x, value, held)
         if type(value) is QTensor:
             self._put(held._value.words, value.words)
             self._put(held._value.scales, value.scales)
@@ -108,14 +134,14 @@ class Arguments:
         if shape != held.shape:
             raise ShapeError(
                 f"a captured step got {name} of shape {shape}.",
-                f"{held.shape}, the shape that it was captured with",
+                f"{held.shape}, its shape in the first call",
                 "Pad the batch, drop a last short one (drop_last=True), or capture a step a shape.",
             )
         dtype = value.scheme if type(value) is QTensor else value.dtype
         if dtype != held._type.dtype or (isinstance(x, Tensor) and x._type != held._type):
             raise DTypeError(
                 f"a captured step got {name} of type {dtype_name(dtype)}{_flag(x)}.",
-                f"{dtype_name(held._type.dtype)}{_flag(held)}, as when it was captured",
+                f"{dtype_name(held._type.dtype)}{_flag(held)}, as in its first call",
                 "Cast it with .astype(...).",
             )
         if isinstance(x, Tensor):
@@ -152,7 +178,7 @@ def _leaf(name: str, held: Tensor) -> ArgumentError:
     """The error for a leaf in place of a tensor without gradients: it would get none."""
     return ArgumentError(
         f"a captured step got {name} with requires_grad.",
-        f"{_short(held)} without a gradient, as when it was captured",
+        f"{_short(held)} without a gradient, as in its first call",
         "Pass x.detach(), or capture a second step for it.",
     )
 
@@ -167,7 +193,7 @@ def named(signature: inspect.Signature | None, args: Any, kwargs: Any) -> list[t
     names = list(signature.parameters.values()) if signature is not None else []
     found: list[tuple[str, Any]] = []
     for number, x in enumerate(args):
-        here = names[min(number, len(names) - 1)] if names else None
+        here = names[number] if number < len(names) else None
         plain = here is not None and here.kind in (here.POSITIONAL_ONLY, here.POSITIONAL_OR_KEYWORD)
         _walk(here.name if plain and here else f"argument {number}", x, found)
     for key, x in kwargs.items():
@@ -198,8 +224,13 @@ def _equal(x: Any, held: Any) -> bool:
     return same if isinstance(same, bool) else bool(np.all(same))
 
 
-def _listed(names: Any) -> str:
-    return ", ".join(names) or "no arguments"
+def _listed(names: list[str], first: int) -> str:
+    """Names of arguments; of many only some, from just before the first that differs."""
+    if len(names) <= LISTED:
+        return ", ".join(names) or "no arguments"
+    start = max(min(first, len(names) - LISTED + 1) - 1, 0)
+    shown = ["..."] * (start > 0) + names[start : start + LISTED] + ["..."] * (start + LISTED < len(names))
+    return f"{', '.join(shown)} ({len(names)} in all)"
 
 
 def _short(x: Any) -> str:

@@ -13,7 +13,9 @@ from autoq.context import Observer
 from autoq.errors import CaptureError
 from autoq.recording import replaced
 from autoq.storage import QTensor
+from autoq.tape.beside import operand_names
 from autoq.tape.node import LEAF
+from autoq.tape.parameter import Parameter, QParameter
 from autoq.tape.tensor import Tensor
 from autoq.types import dtype_name
 
@@ -29,16 +31,18 @@ class Seen:
         version: How often it had been changed in place.
         grad: Its gradient when the step first used it.
         entered: Its gradient before the step, where that is known.
+        name: What errors call it: its kind, shape and dtype, and where the step met it.
     """
 
-    def __init__(self, tensor: Tensor, entered: Any = None) -> None:
+    def __init__(self, tensor: Tensor, entered: Any = None, role: str = "") -> None:
         self.reference = weakref.ref(tensor)
         self.value, self.version = tensor._value, tensor._version[0]
         self.grad, self.entered = tensor._grad, entered
         self.leaf = tensor._node is LEAF
         self.left: Any = None
         self.changes = 0
-        self.name = f"a tensor {tensor.shape} {dtype_name(tensor._type.dtype)}"
+        kind = "parameter" if isinstance(tensor, Parameter | QParameter) else "tensor"
+        self.name = f"the {kind} {tensor.shape} {dtype_name(tensor._type.dtype)}{role}"
 
     def carry(self, copy: Copy) -> None:
         """End the step: what took the place of the value or the gradient goes to where it was read from."""
@@ -102,20 +106,20 @@ class Watch(Observer):
     def op(self, proceed: Any, op: Any, operands: Any, static: dict[str, Any], out_dtype: Any) -> Any:
         """Note an operation before it runs."""
         self.trace.append((op.name, tuple(map(_described, operands)), _described(static)))
-        for x in operands:
+        for name, x in zip(operand_names(op, operands), operands, strict=True):
             if isinstance(x, Tensor):
-                self.see(x)
+                self.see(x, f", {name} of {op.name},")
         return proceed(op, operands, static, out_dtype)
 
     def changed(self, tensor: Any) -> None:
         """Note a tensor that need not be an operand: what takes its value's place must get back to it."""
         self.see(tensor)
 
-    def see(self, x: Tensor) -> None:
-        """Note a tensor the first time that it is met."""
+    def see(self, x: Tensor, role: str = "") -> None:
+        """Note a tensor the first time that it is met, and as what."""
         known = self._seen.get(id(x))
         if (known is None or known.reference() is not x) and self.outside(x):
-            self._seen[id(x)] = Seen(x, self.entered.get(id(x), (None, None))[1])
+            self._seen[id(x)] = Seen(x, self.entered.get(id(x), (None, None))[1], role)
 
     @property
     def seen(self) -> list[Seen]:

@@ -14,7 +14,8 @@ from autoq.devices import beside, is_array, on_gpu, to_device
 from autoq.errors import ArgumentError, DTypeError, GradientError, ShapeError
 from autoq.storage import QTensor
 from autoq.storage.rewrite import rewritten
-from autoq.tape.apply import as_operand, decoded, encoded, one_device
+from autoq.tape.apply import as_operand, decoded, encoded
+from autoq.tape.beside import one_device
 from autoq.tape.function import function
 from autoq.tape.op import Op, register
 from autoq.tape.plan import make_plan

@@ -9,16 +9,14 @@ from __future__ import annotations
 import re
 import sys
 from contextlib import AbstractContextManager, nullcontext
-from importlib.util import find_spec
 from typing import Any
 
 import numpy as np
 
 from autoq.context import set_default, using
 from autoq.errors import DeviceError, DeviceMemoryError, DTypeError
+from autoq.gpu_checks import check_usable, import_cupy, index_of, name_of
 from autoq.recording import RECORDINGS, recording, refuse_read
-
-OLDEST = 80  # compute capability 8.0: what bfloat16 and the conversions in the kernels need
 
 _usable: set[int] = set()
 # GPUs in use beside the first: what is computed then has to choose one.
@@ -41,10 +39,11 @@ def resolve(device: Any, default: str = "cpu") -> str:
     name = default if device is None else device
     if name == "cpu":
         return "cpu"
-    index = _index(name)
+    index = index_of(name)
     if index not in _usable:
-        _check_usable(index)
+        check_usable(index)
         _usable.add(index)
+        _note_arrays()
     return _used(index)
 
 
@@ -55,7 +54,7 @@ def cuda(index: int = 0) -> str:
         index: Which GPU, from 0.
 
     Raises:
-        DeviceError: No CuPy, no GPU of that number, or one that is too old.
+        DeviceError: No CuPy, no GPU of that number, one that is too old, or no number.
 
     Example:
         >>> import autoq as aq
@@ -66,7 +65,7 @@ def cuda(index: int = 0) -> str:
         >>> aq.tensor([1.0], device=device).shape
         (1,)
     """
-    return resolve(f"cuda:{index}")
+    return resolve(name_of(index))
 
 
 def default_device(device: str) -> AbstractContextManager[None]:
@@ -112,72 +111,12 @@ def available() -> list[str]:
         return names
 
 
-def _index(name: Any) -> int:
-    """The number of a GPU in a device's name."""
-    kind, _, number = name.partition(":") if isinstance(name, str) else ("", "", "")
-    if kind != "cuda" or (number and not number.isdecimal()) or name == "cuda:":
-        raise DeviceError(
-            f"device {name!r} is not offered.",
-            '"cpu", "cuda", "cuda:N" with the number of a GPU',
-            'Leave device out, or pass "cpu" or "cuda"; for a dtype use astype.',
-        )
-    return int(number or 0)
-
-
-def _name(index: int) -> str:
-    return f"cuda:{index}" if index else "cuda"
-
-
 def _used(index: int) -> str:
     """The name of a GPU that holds something."""
     if index == 0:
         return "cuda"
     SEVERAL.add(index)
     return f"cuda:{index}"
-
-
-def _check_usable(index: int) -> None:
-    """Raise DeviceError unless there is a GPU of that number that the kernels run on."""
-    cupy = _import_cupy()
-    try:
-        count = cupy.cuda.runtime.getDeviceCount()
-    except RuntimeError as error:
-        raise DeviceError(
-            f"device {_name(index)!r}: CuPy finds no GPU ({error}).",
-            '"cpu" on this computer',
-            "Check that nvidia-smi lists a GPU and that its driver is as new as the CUDA that CuPy is for.",
-        ) from None
-    if index >= count:
-        raise DeviceError(
-            f"device {_name(index)!r} of {count} GPUs.",
-            ", ".join(["'cpu'", *(repr(_name(i)) for i in range(count))]),
-            "Pass a number in range; CUDA_VISIBLE_DEVICES hides GPUs.",
-        )
-    capability = int(cupy.cuda.Device(index).compute_capability)
-    if capability < OLDEST:
-        raise DeviceError(
-            f"device {_name(index)!r} has compute capability {capability / 10}.",
-            f"GPUs of compute capability {OLDEST / 10} (Ampere) or newer",
-            'Use device="cpu" on this computer.',
-        )
-    if find_spec("numba_cuda") is None:
-        raise DeviceError(
-            f"device {_name(index)!r} without numba-cuda, which compiles the kernels.",
-            '"cpu" where numba-cuda is not installed',
-            "Install both for your driver's CUDA: pip install 'autoq[cuda13]', or 'autoq[cuda12]'.",
-        )
-
-
-def _import_cupy() -> Any:
-    try:
-        import cupy
-    except ImportError as error:
-        raise DeviceError(
-            f'device "cuda" without CuPy ({error}).',
-            '"cpu" where CuPy is not installed',
-            "Install it for your driver's CUDA: pip install 'autoq[cuda13]', or 'autoq[cuda12]'.",
-        ) from None
-    return cupy
 
 
 def is_array(x: Any) -> bool:
@@ -199,12 +138,17 @@ def on_gpu(x: Any) -> bool:
     """
     if x.__class__ is np.ndarray:
         return False
-    if not LIBRARIES:
-        found = getattr(sys.modules.get("cupy"), "ndarray", None)
-        if found is None:
-            return False
-        LIBRARIES.append(found)
+    if not LIBRARIES and not _note_arrays():
+        return False
     return isinstance(x, LIBRARIES[0])
+
+
+def _note_arrays() -> bool:
+    """Note the class of CuPy's arrays once CuPy is imported: from then on there can be some."""
+    found = getattr(sys.modules.get("cupy"), "ndarray", None)
+    if found is not None and not LIBRARIES:
+        LIBRARIES.append(found)
+    return found is not None
 
 
 def array_namespace(*arrays: Any) -> Any:
@@ -240,7 +184,7 @@ def namespace_of(device: str) -> Any:
         >>> namespace_of("cpu") is np
         True
     """
-    return np if device == "cpu" else _import_cupy()
+    return np if device == "cpu" else import_cupy()
 
 
 def device_of(array: Any) -> str:
@@ -268,7 +212,7 @@ def using_device(device: str) -> AbstractContextManager[Any]:
     """
     if device == "cpu" or not SEVERAL:
         return _HERE
-    return _import_cupy().cuda.Device(_index(device))
+    return import_cupy().cuda.Device(index_of(device))
 
 
 def to_device(array: Any, device: str) -> Any:
@@ -289,7 +233,7 @@ def to_device(array: Any, device: str) -> Any:
             return made.constant(array).copy()  # in the graph: each replay may change its own
     try:
         with using_device(device):
-            return array.copy() if on_gpu(array) else _import_cupy().asarray(array)
+            return array.copy() if on_gpu(array) else import_cupy().asarray(array)
     except MemoryError as error:
         raise memory_error(f"a copy to {device!r}", error) from error
 
@@ -320,19 +264,34 @@ def beside(array: Any, other: Any) -> Any:
     """
     if on_gpu(array):
         if device_of(array) != device_of(other):
-            raise two_devices("indices and operand", [array, other])
+            raise two_devices("indices and operand", [array, other], ["indices", "operand"])
         return array
     host = np.asarray(array)
     return host if other.__class__ is np.ndarray else to_device(host, device_of(other))
 
 
-def two_devices(what: str, arrays: Any) -> DeviceError:
-    """The error for operands on different devices, which names them."""
-    names = " and ".join(dict.fromkeys(device_of(array) for array in arrays))
+def two_devices(what: str, arrays: Any, names: Any = ()) -> DeviceError:
+    """The error for operands on different devices.
+
+    Args:
+        what: What was being done with them.
+        arrays: The operands.
+        names: What they are called, as many as there are arrays; the error leaves out others.
+
+    Example:
+        >>> print(two_devices("add", [np.zeros(1), np.zeros(1)], ["a", "b"]).given)
+        add: operands on cpu: a on cpu, b on cpu.
+    """
+    places = [device_of(array) for array in arrays]
+    found = list(dict.fromkeys(places))
+    given = f"{what}: operands on {' and '.join(found)}"
+    if len(names) == len(places):
+        given += ": " + ", ".join(f"{name} on {place}" for name, place in zip(names, places, strict=True))
+    moves = " or ".join(f'.to("{place}")' for place in found)
     return DeviceError(
-        f"{what}: operands on {names}.",
+        f"{given}.",
         "operands on one device; Python numbers and NumPy scalars go with any",
-        'Move one with .to("cuda") or .to("cpu").',
+        f"Move one with {moves}.",
     )
 
 
@@ -384,7 +343,7 @@ def memory_error(what: str, error: MemoryError) -> MemoryError:
     """
     if not out_of_memory(error):
         return error
-    cupy = _import_cupy()
+    cupy = import_cupy()
     if recording() is None:
         cupy.get_default_memory_pool().free_all_blocks()
     free, total = cupy.cuda.runtime.memGetInfo()

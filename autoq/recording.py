@@ -232,5 +232,5 @@ def replaced(name: str) -> CaptureError:
     return CaptureError(
         f"{name} was replaced since the step was captured.",
         "parameters, buffers and optimizer state that are changed in place",
-        "Call .reset() on the captured step, which captures it anew.",
+        "Loading a state dict or .assign(...) does that: call .reset() on the captured step afterwards.",
     )

@@ -66,7 +66,7 @@ def check_packages() -> None:
         raise MissingPackageError(
             f"train digits: {', '.join(missing)} not installed.",
             "an environment with the extra 'train'",
-            "Run pip install 'autoq[train]', or make train in a checkout.",
+            "Run pip install -e '.[train]' in autoq's checkout, or make train.",
         )
 
 

@@ -39,7 +39,7 @@ def digits(seed: int | Generator = 0, test_fraction: float = 0.2) -> Split:
         raise MissingPackageError(
             "data.digits: scikit-learn, which ships the digits, is not installed.",
             "an environment with the extra 'train'",
-            "Run pip install 'autoq[train]'.",
+            "Run pip install -e '.[train]' in autoq's checkout.",
         ) from error
     pixels, labels = load_digits(return_X_y=True)
     rng = seed if isinstance(seed, Generator) else Generator(seed)

@@ -116,6 +116,6 @@ def _safetensors() -> Any:
         raise MissingPackageError(
             "io: the package safetensors is not installed.",
             "an environment with the extra 'train'",
-            "Run pip install 'autoq[train]'.",
+            "Run pip install -e '.[train]' in autoq's checkout.",
         ) from error
     return safetensors

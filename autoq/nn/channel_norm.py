@@ -82,7 +82,8 @@ class _BatchNorm(Module):
                 f"{self.running_mean.shape[0]} channels on axis 1, at least two values of each",
                 "Use a larger batch, or .eval() for the running statistics.",
             )
-        check_beside(type(self).__name__, x, self.running_mean, self.running_var, self.weight, self.bias)
+        names = ("x", "running_mean", "running_var", "weight", "bias")
+        check_beside(type(self).__name__, x, *[getattr(self, name) for name in names[1:]], names=names)
         values = decoded(x, float64 if x.dtype == float64 else float32)
         axes = (0, *range(2, x.ndim))
         with using_device(x.device), using(grad=False):

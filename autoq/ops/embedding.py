@@ -48,7 +48,7 @@ def embedding(weight: Any, indices: Any, padding_idx: int | None = None, *, out_
                 [3. 4.]], float32)
     """
     # As an array, whatever was given: a lookup by data makes an activation (S10).
-    check_beside("embedding", weight, indices)
+    check_beside("embedding", weight, indices, names=("weight", "indices"))
     indices = array("embedding", "indices", plain(indices))
     return apply("embedding", weight, indices=indices, padding_idx=padding_idx, out_dtype=out_dtype)
 

@@ -150,7 +150,7 @@ def _check(name: str, learned: Tensor, x: Tensor, scheme: QuantScheme) -> None:
             "Use scheme.replace(scale='f32').",
         )
     if learned.device != x.device:
-        raise two_devices(name, [held(learned), held(x)])
+        raise two_devices(name, [held(learned), held(x)], ["the learned tensor", "x"])
     grid = grid_shape(x.shape, scheme.extents(x.ndim))
     try:
         fits = np.broadcast_shapes(learned.shape, grid) == grid

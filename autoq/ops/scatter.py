@@ -120,7 +120,7 @@ def scatter_add(target: Any, indices: Any, values: Any, axis: int = -1, *, out_d
 def _scattered(
     name: str, target: Any, indices: Any, values: Any, axis: int, add: bool, out_dtype: Any
 ) -> Tensor:
-    check_beside(name, target, indices)
+    check_beside(name, target, indices, names=("target", "indices"))
     target, places = as_tensor(target), _integers(name, indices)
     axis, shape = one_axis(name, axis, target.shape), target.shape
     fits = places.ndim == len(shape) and all(
@@ -160,7 +160,7 @@ def index_add(target: Any, indices: Any, values: Any, axis: int = 0, *, out_dtyp
         tensor([[1. 1.]
                 [4. 6.]], float32)
     """
-    check_beside("index_add", target, indices)
+    check_beside("index_add", target, indices, names=("target", "indices"))
     target, places = as_tensor(target), _integers("index_add", indices)
     axis = one_axis("index_add", axis, target.shape)
     index = (slice(None),) * axis + (places,)
@@ -189,7 +189,7 @@ def masked_fill(x: Any, mask: Any, value: Any, *, out_dtype: Any = None) -> Tens
         >>> aq.masked_fill([1.0, 2.0, 3.0], [True, False, True], 0.0)
         tensor([0. 2. 0.], float32)
     """
-    check_beside("masked_fill", x, mask)
+    check_beside("masked_fill", x, mask, names=("x", "mask"))
     x, where = as_tensor(x), plain(mask)
     where = where if on_gpu(where) else np.asarray(where)
     if where.dtype != np.bool_:

@@ -58,7 +58,7 @@ def searchsorted(x1: Any, x2: Any, *, side: str = "left", sorter: Any = None) ->
     """
     if side not in ("left", "right"):
         raise ArgumentError(f"searchsorted: side={side!r}.", "'left' or 'right'.", "Pass one of these.")
-    check_beside("searchsorted", x1, x2, sorter)
+    check_beside("searchsorted", x1, x2, sorter, names=("x1", "x2", "sorter"))
     line, values = as_tensor(x1), as_tensor(x2)
     order = None if sorter is None else as_tensor(sorter).numpy()
     if line.ndim != 1 or (order is not None and order.shape != line.shape):

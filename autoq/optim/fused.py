@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from autoq.context import OBSERVERS, current
 from autoq.devices import array_namespace, device_of, on_gpu, to_host, using_device
 from autoq.optim.slot import KINDS, Slot
 from autoq.recording import recording
@@ -74,6 +75,10 @@ def _launch(
     gradients: list[Any],
 ) -> None:
     """One launch for parameters of one device, dtype and count of steps."""
+    observer = current().observer if OBSERVERS else None
+    if observer is not None:
+        for slot in slots:
+            observer.changed(slot.parameter)
     update, made = kernels("update"), recording()
     rows = {update.VALUE: [slot.parameter.value for slot in slots], update.GRADIENT: gradients}
     for row, name in zip((update.FIRST, update.SECOND), optimizer.kernel_state(group), strict=False):

@@ -108,10 +108,10 @@ class Slot:
         own: Any = self.parameter.value
         if value.__class__ is not own.__class__ or value.shape != own.shape:
             if is_array(value) and value.shape == own.shape:
-                raise two_devices("step", [own, value])
+                raise two_devices("step", [own, value], ["parameter", "gradient"])
             raise _odd_gradient(self.parameter)
         if SEVERAL and device_of(value) != device_of(own):
-            raise two_devices("step", [own, value])
+            raise two_devices("step", [own, value], ["parameter", "gradient"])
         return value
 
     def working_value(self) -> Any:

@@ -148,7 +148,7 @@ def given_scales(scales: Any, grid: Shape, scheme: QuantScheme, x: Array) -> tup
         scales, amax = scales[0], _given_amax(scales[1], scheme)
     given = _given_array(scales, scheme)
     if on_gpu(given) and not on_gpu(x):
-        raise two_devices("quantize with given scales", [x, given])
+        raise two_devices("quantize with given scales", [x, given], ["x", "scales"])
     if given.shape != grid and given.size != 1:
         raise ShapeError(
             f"given scales have the shape {given.shape}",

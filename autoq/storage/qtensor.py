@@ -362,7 +362,7 @@ def _check(q: QTensor) -> None:
     _check_array("scales", q.scales, plan.scale_dtype, grid_shape(stored, extents))
     arrays = [q.words, q.scales, *([q.tensor_scale] if q.tensor_scale is not None else [])]
     if len({device_of(array) for array in arrays}) > 1:
-        raise two_devices("QTensor", arrays)
+        raise two_devices("QTensor", arrays, ["words", "scales", "tensor_scale"][: len(arrays)])
     if (q.tensor_scale is not None) != q.scheme.tensor_scale:
         raise DTypeError(
             f"QTensor: tensor_scale is {q.tensor_scale} under {q.scheme.name}",

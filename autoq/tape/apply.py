@@ -11,20 +11,19 @@ from autoq.devices import (
     LIBRARIES,
     SEVERAL,
     array_namespace,
-    device_of,
     is_array,
     memory_error,
     on_gpu,
     two_devices,
     using_device,
 )
-from autoq.errors import AutoqError, DTypeError, ShapeError, UndifferentiableError
+from autoq.errors import AutoqError, DeviceError, DTypeError, ShapeError, UndifferentiableError
 from autoq.schemes import QuantScheme
 from autoq.storage import QTensor
 from autoq.storage.inputs import converted
 from autoq.storage.tiles import map_tiles
 from autoq.tape.accelerated import forward_on_device
-from autoq.tape.beside import check_beside, placed
+from autoq.tape.beside import beside_arrays, check_beside, one_device, operand_names, placed
 from autoq.tape.node import Node
 from autoq.tape.op import REGISTRY, Op
 from autoq.tape.plan import Plan, make_plan
@@ -65,18 +64,20 @@ def run(op: Op, operands: tuple[Any, ...], static: dict[str, Any], out_dtype: An
     """``apply`` of a record; operands and static arguments may still be arrays, numbers and tensors."""
     chosen: Any = None
     if static:
-        chosen = [value for value in static.values() if placed(value)] if LIBRARIES else None
+        chosen = {name: x for name, x in static.items() if placed(x)} if LIBRARIES else None
         for name, value in static.items():
             if isinstance(value, _CONTAINERS):
                 static[name] = plain(value)
     if op.defaults:
         static = {**op.defaults, **static}
+    given = operands
     for x in operands:
         if not isinstance(x, _Tensor):
             operands = _as_operands(op, operands)
             break
     if chosen:
-        check_beside(op.name, *operands, *chosen)
+        names = (*operand_names(op, operands), *chosen)
+        check_beside(op.name, *operands, *chosen.values(), names=names)
     try:
         out_dtype = None if out_dtype is None else as_dtype(out_dtype)
         if OBSERVERS:
@@ -88,7 +89,9 @@ def run(op: Op, operands: tuple[Any, ...], static: dict[str, Any], out_dtype: An
             with using_device(one_device(op, operands)):
                 return _RUN[op.kind](op, operands, static, out_dtype)
         return _RUN[op.kind](op, operands, static, out_dtype)
-    except AutoqError:
+    except AutoqError as error:
+        if given is not operands and isinstance(error, DeviceError):
+            raise beside_arrays(error, op, given, operands) from None
         raise
     except MemoryError as error:
         raise memory_error(op.name, error) from error
@@ -129,7 +132,7 @@ def _native(op: Op, a: Any, b: Any, x: Any, y: Any, out_type: TensorType) -> Ten
         value = op.forward(x, y)
     except REFUSALS as error:
         if on_gpu(y):
-            raise two_devices(op.name, [x, y]) from None
+            raise two_devices(op.name, [x, y], op.operands) from None
         check_broadcast(op, [x, y])
         raise refusal(op, (a, b), _NO_STATICS, error) from error
     if value.__class__ is not np.ndarray:
@@ -293,16 +296,6 @@ def on_device(operands: tuple[Any, ...]) -> bool:
             if value.__class__ is not np.ndarray and on_gpu(getattr(value, "words", value)):
                 return True
     return False
-
-
-def one_device(op: Op, operands: tuple[Any, ...]) -> str:
-    """The one device that the operands are on; DeviceError names several."""
-    arrays = [getattr(x._value, "words", x._value) for x in operands if isinstance(x, _Tensor)]
-    if not SEVERAL and all(array.__class__ is not np.ndarray for array in arrays):
-        return "cuda"
-    if len({device_of(array) for array in arrays}) > 1:
-        raise two_devices(op.name, arrays)
-    return device_of(arrays[0])
 
 
 def _worth_tiling(operands: tuple[Any, ...]) -> bool:

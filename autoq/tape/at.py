@@ -9,7 +9,8 @@ from autoq.errors import DTypeError
 from autoq.storage import QTensor
 from autoq.storage.inputs import converted
 from autoq.storage.update import updated
-from autoq.tape.apply import apply, bind_kind, decoded, on_device, one_device, output
+from autoq.tape.apply import apply, bind_kind, decoded, on_device, output
+from autoq.tape.beside import one_device
 from autoq.tape.node import compute_dtype
 from autoq.tape.op import Op
 from autoq.types import dtype_name

@@ -6,11 +6,20 @@ from typing import Any
 
 import numpy as np
 
-from autoq.devices import array_namespace, device_of, on_gpu, to_device, two_devices, using_device
+from autoq.devices import (
+    SEVERAL,
+    array_namespace,
+    device_of,
+    on_gpu,
+    to_device,
+    two_devices,
+    using_device,
+)
+from autoq.errors import DeviceError
 from autoq.schemes import QuantScheme
 from autoq.storage.inputs import converted
 from autoq.tape.accelerated import raw_on_device
-from autoq.tape.op import REGISTRY
+from autoq.tape.op import REGISTRY, Op
 from autoq.types import float32, float64
 
 # Of what holds no arrays; asking a class is quicker.
@@ -28,12 +37,13 @@ def held(x: Any) -> Any:
     return getattr(value, "words", value)
 
 
-def check_beside(what: str, *data: Any) -> None:
+def check_beside(what: str, *data: Any, names: Any = ()) -> None:
     """Raise DeviceError unless tensors, and arrays on GPUs, are on one device; the rest goes with any.
 
     Args:
         what: What is being done with them, for the error.
         data: Tensors, arrays, numbers, None and nests of them.
+        names: What each of the data is called, for the error.
 
     Example:
         >>> import autoq as aq
@@ -41,7 +51,63 @@ def check_beside(what: str, *data: Any) -> None:
     """
     arrays = placed(data)
     if len(arrays) > 1 and len({device_of(array) for array in arrays}) > 1:
-        raise two_devices(what, arrays)
+        called = [name for name, x in zip(names, data, strict=False) for _ in placed(x)]
+        raise two_devices(what, arrays, called)
+
+
+def one_device(op: Op, operands: tuple[Any, ...]) -> str:
+    """The one device that the tensors among an op's operands are on.
+
+    Raises:
+        DeviceError: They are on several, which it names.
+
+    Example:
+        >>> import autoq as aq
+        >>> one_device(REGISTRY["add"], (aq.tensor([1.0], device="cpu"), 2.0))
+        'cpu'
+    """
+    arrays = [held(x) for x in operands if hasattr(x, "_value")]
+    if not SEVERAL and all(array.__class__ is not np.ndarray for array in arrays):
+        return "cuda"
+    if len({device_of(array) for array in arrays}) > 1:
+        names = operand_names(op, operands)
+        called = [name for name, x in zip(names, operands, strict=True) if hasattr(x, "_value")]
+        raise two_devices(op.name, arrays, called)
+    return device_of(arrays[0])
+
+
+def operand_names(op: Op, operands: tuple[Any, ...]) -> list[str]:
+    """What an op calls its operands; those of a sequence, and of an op without names, are counted.
+
+    Example:
+        >>> operand_names(REGISTRY["add"], (1, 2)), operand_names(REGISTRY["concat"], (1, 2))
+        (['a', 'b'], ['arrays[0]', 'arrays[1]'])
+    """
+    if not op.variadic and len(op.operands) >= len(operands):
+        return list(op.operands[: len(operands)])
+    sequence = op.operands[0] if op.operands else "inputs"
+    return [f"{sequence}[{number}]" for number in range(len(operands))]
+
+
+def beside_arrays(
+    error: DeviceError, op: Op, given: tuple[Any, ...], operands: tuple[Any, ...]
+) -> DeviceError:
+    """The error of an op on two devices, with what to do about arrays that became tensors on the wrong one.
+
+    Args:
+        error: What the op raised; returned as it is where no array is on another device than a tensor.
+        op: The record.
+        given: What it was called with.
+        operands: The same with arrays as tensors.
+    """
+    tensors = [device_of(held(x)) for x in given if hasattr(x, "_value")]
+    named = zip(operand_names(op, operands), given, operands, strict=True)
+    made = [(name, y) for name, x, y in named if y is not x and hasattr(y, "_value")]
+    elsewhere = [name for name, y in made if tensors and device_of(held(y)) != tensors[0]]
+    if not elsewhere:
+        return error
+    advice = " and ".join(f'aq.tensor({name}, device="{tensors[0]}")' for name in elsewhere)
+    return DeviceError(error.given, error.allowed, f"Pass {advice}, or move the other with .to(...).")
 
 
 def placed(data: Any) -> list[Any]:

@@ -85,7 +85,7 @@ def seed(tensor: Tensor, gradient: Any, create_graph: bool) -> Any:
             )
         gradient = filled(1, tensor.shape, dtype, tensor)
     elif gradient.__class__ is not np.ndarray:
-        check_beside("a gradient", tensor, gradient)
+        check_beside("a gradient", tensor, gradient, names=("the tensor", "the gradient"))
     g: Any
     if create_graph:
         g = gradient

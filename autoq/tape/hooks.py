@@ -146,7 +146,7 @@ def _checked(x: Any, value: Any) -> Any:
     from autoq.tape.beside import check_beside
     from autoq.tape.tensor import tensor
 
-    check_beside("x.grad", x, value)
+    check_beside("x.grad", x, value, names=("x", "the gradient"))
     g = value if isinstance(value, Hooked) else tensor(value, device=x.device)
     found: Any = g
     if not found._type.is_float or found._type.is_quantized:

@@ -37,7 +37,7 @@ class InPlace(Methods):
         """
         _check_mutable(self, "assign")
         if hasattr(data, "_value"):
-            check_beside("assign", self, data)
+            check_beside("assign", self, data, names=("the tensor", "data"))
         source = held(data)
         with using_device(device_of(source if on_gpu(source) else held(self))):
             value = _moved(stored(_fitting("assign", data, self), self._type.dtype), self)
@@ -51,7 +51,7 @@ class InPlace(Methods):
 
     def __setitem__(self, index: Any, data: Any) -> None:
         _check_mutable(self, "x[...] = v")
-        check_beside("x[...] = v", self, index, data)
+        check_beside("x[...] = v", self, index, data, names=("x", "the index", "v"))
         with using_device(device_of(held(self))):
             self._set(plain(index), data)
         self._version[0] += 1

@@ -16,12 +16,12 @@ from autoq.tape.apply import (
     computed,
     decoded,
     on_device,
-    one_device,
     output,
     run_float,
     stored_values,
     untracked,
 )
+from autoq.tape.beside import one_device
 from autoq.tape.node import compute_dtype
 from autoq.tape.op import Op
 from autoq.tape.refusal import check_given

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from autoq.devices import resolve
 from autoq.errors import ArgumentError
+from autoq.gpu_checks import name_of
 from autoq.tape.apply import apply
 
 if TYPE_CHECKING:
@@ -41,7 +42,7 @@ class Moving:
 
     def cuda(self: Any, index: int = 0) -> Tensor:
         """The tensor on a GPU: ``to("cuda")``, or that of another number."""
-        return self.to(f"cuda:{index}")
+        return self.to(name_of(index))
 
     def to_device(self, device: str, *, stream: Any = None) -> Tensor:
         """``to`` under the array API standard's name; work on a GPU is in the order of CuPy's stream."""

@@ -198,3 +198,23 @@ def test_memory_that_a_recording_does_not_find_is_told_by_size(monkeypatch: pyte
         step(x)
     assert step(x).tolist() == expected.tolist()
     assert step(x).tolist() == expected.tolist()
+
+
+@pytest.mark.parametrize("how", ["load", "assign", "grad"])
+def test_what_was_replaced_is_told_as_what_the_step_met_it(how: str) -> None:
+    model = aq.nn.Linear(4, 2, rng=aq.Generator(0)).to("cuda")
+    step = aq.capture(lambda x: model(x).sum().backward())
+    for _ in range(2):
+        step(on_gpu(3, 4))
+        model.zero_grad()
+    if how == "load":
+        model.load_state_dict(model.state_dict())
+    elif how == "assign":
+        with aq.no_grad():
+            model.weight.assign(on_gpu(2, 4))
+    told = "the gradient of " if how == "grad" else ""
+    if how == "grad":
+        model.weight.grad = on_gpu(*model.weight.shape)
+    with pytest.raises(CaptureError, match=told + r"the parameter .* float32, weight of linear, ") as error:
+        step(on_gpu(3, 4))
+    assert ("zero_grad" if how == "grad" else "state dict") in error.value.remedy

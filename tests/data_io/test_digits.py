@@ -35,6 +35,6 @@ def test_no_row_is_on_both_sides():
 
 def test_without_scikit_learn_the_extra_is_named(monkeypatch):
     monkeypatch.setitem(sys.modules, "sklearn.datasets", None)
-    with pytest.raises(ImportError, match=r"scikit-learn(.|\n)*pip install 'autoq\[train\]'") as caught:
+    with pytest.raises(ImportError, match=r"scikit-learn(.|\n)*pip install -e '\.\[train\]'") as caught:
         aq.data.digits()
     assert isinstance(caught.value, AutoqError)

@@ -305,7 +305,7 @@ class TestWriting:
 
     def test_without_safetensors_the_extra_is_named(self, tmp_path, monkeypatch):
         monkeypatch.setitem(sys.modules, "safetensors", None)
-        with pytest.raises(ImportError, match=r"safetensors(.|\n)*pip install 'autoq\[train\]'"):
+        with pytest.raises(ImportError, match=r"safetensors(.|\n)*pip install -e '\.\[train\]'"):
             io.save(tmp_path / "x", {"x": values(3)})
 
 

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 import autoq as aq
-from autoq import devices
+from autoq import devices, gpu_checks
 
 SEAM = Path(__file__).with_name("seam")
 
@@ -46,7 +46,7 @@ def runtime(count: int = 1, capability: str = "90", error: Exception | None = No
 @pytest.mark.parametrize(
     ("module", "device", "told"),
     [
-        (None, "cuda", "pip install 'autoq[cuda13]'"),
+        (None, "cuda", "pip install -e '.[cuda13]'"),
         (runtime(error=RuntimeError("the driver is too old")), "cuda", "the driver is too old"),
         (runtime(count=2), "cuda:2", "'cpu', 'cuda', 'cuda:1'"),
         (runtime(capability="75"), "cuda", "compute capability 7.5"),
@@ -80,10 +80,69 @@ def test_without_the_compiler_of_the_kernels_a_gpu_is_refused(
 ) -> None:
     monkeypatch.setitem(sys.modules, "cupy", runtime(count=2))
     monkeypatch.setattr(devices, "_usable", set())
-    monkeypatch.setattr(devices, "find_spec", lambda name: None)
+    monkeypatch.setattr(gpu_checks, "find_spec", lambda name: None)
     with pytest.raises(aq.errors.DeviceError, match="without numba-cuda") as caught:
         aq.zeros(2, device=device)
-    assert "autoq[cuda13]" in caught.value.remedy
+    assert "'.[cuda13]'" in caught.value.remedy
+
+
+@pytest.mark.parametrize("device", ["cuda", "cuda:1"])
+def test_an_installed_cupy_that_can_not_be_loaded_says_what_it_misses(
+    device: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    package = tmp_path / "cupy"
+    package.mkdir()
+    (package / "__init__.py").write_text(
+        "try:\n    raise ImportError('libcudart.so.13: cannot open shared object file')\n"
+        "except ImportError as exc:\n    raise ImportError('a page of advice') from exc\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.delitem(sys.modules, "cupy", raising=False)
+    monkeypatch.setattr(devices, "_usable", set())
+    with pytest.raises(aq.errors.DeviceError, match="is installed") as caught:
+        aq.zeros(2, device=device)
+    assert repr(device) in caught.value.given
+    assert "libcudart.so.13" in caught.value.given
+    assert "advice" not in str(caught.value)
+    assert "not installed" not in caught.value.allowed
+    assert "'.[cuda13]'" in caught.value.remedy
+
+
+@pytest.mark.parametrize("device", ["cuda", "cuda:1"])
+def test_without_cupy_the_device_that_was_given_is_named(
+    device: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "cupy", None)
+    monkeypatch.setattr(devices, "_usable", set())
+    with pytest.raises(aq.errors.DeviceError, match=f"device '{device}' without CuPy"):
+        aq.zeros(2, device=device)
+
+
+@pytest.mark.parametrize("index", ["cuda", "1", 1.0, -1, None, True])
+def test_what_is_no_number_of_a_gpu_is_told_as_it_was_given(index: Any) -> None:
+    for call in (aq.cuda, aq.tensor([1.0], device="cpu").cuda):
+        with pytest.raises(aq.errors.DeviceError, match=f"is {index!r}"):
+            call(index)
+
+
+@pytest.mark.parametrize("device", ["gpu", "", "cuda:", "tpu:0"])
+def test_the_remedy_for_a_device_fits_wherever_one_is_asked_for(device: str) -> None:
+    for call in (
+        lambda: aq.default_device(device),
+        lambda: aq.tensor([1.0], device=device),
+        lambda: aq.tensor([1.0]).to(device),
+    ):
+        with pytest.raises(aq.errors.DeviceError) as caught:
+            call()
+        assert "eave" not in caught.value.remedy
+        assert "astype" not in caught.value.remedy
+
+
+@pytest.mark.parametrize("dtype", [aq.float32, "float16", aq.mxfp8])
+def test_a_dtype_in_the_place_of_a_device_is_sent_to_astype(dtype: Any) -> None:
+    with pytest.raises(aq.errors.DeviceError) as caught:
+        aq.tensor([1.0]).to(dtype)
+    assert "astype" in caught.value.remedy
 
 
 def test_gpus_that_errors_name_are_not_in_use(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -100,7 +159,7 @@ def test_a_gpu_that_can_be_used_has_one_name(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr(devices, "_usable", set())
     monkeypatch.setattr(devices, "LIBRARIES", [])
     monkeypatch.setattr(devices, "SEVERAL", set())
-    monkeypatch.setattr(devices, "find_spec", lambda name: name)
+    monkeypatch.setattr(gpu_checks, "find_spec", lambda name: name)
     assert devices.resolve("cuda") == devices.resolve("cuda:0") == aq.cuda() == "cuda"
     assert aq.cuda(1) == devices.resolve("cuda:1") == "cuda:1"
     assert devices.available() == ["cpu", "cuda", "cuda:1"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -230,3 +231,48 @@ def test_what_a_second_gpu_holds_stays_there() -> None:
         x.assign(x * 2)
     assert x.device == device
     assert x.numpy()[0, 0] == 2.0
+
+
+@mixed
+def test_each_operand_is_named_with_its_device_and_the_remedies_are_those(here: str, there: str) -> None:
+    x, y, labels = on(here, 4, 4), on(there, 4, 4), integers(there, 0, 1, 2, 3)
+    layer = aq.nn.Linear(4, 4, rng=aq.Generator(0)).to(there)
+    norm = aq.nn.BatchNorm1d(4).to(there)
+    calls: list[tuple[Any, str]] = [
+        (lambda: x + y, "add: operands on {0} and {1}: a on {0}, b on {1}."),
+        (lambda: x @ y, "a on {0}, b on {1}."),
+        (lambda: x < y, "a on {0}, b on {1}."),
+        (lambda: layer(x), "x on {0}, weight on {1}"),
+        (lambda: norm(x), "x on {0}, running_mean on {1}"),
+        (lambda: aq.concat([x, x, y]), "arrays[0] on {0}, arrays[1] on {0}, arrays[2] on {1}."),
+        (lambda: aq.nn.cross_entropy(x, labels), "logits on {0}, labels on {1}."),
+        (lambda: aq.nn.mse_loss(x, y), "on {0}, target on {1}."),
+        (lambda: aq.take(x, labels, axis=0), "x on {0}, indices on {1}."),
+        (lambda: x.at[0].set(y[0]), "on {0}, values on {1}."),
+        (lambda: x.assign(y), "the tensor on {0}, data on {1}."),
+        (lambda: x.__setitem__(0, y[0]), "x on {0}, v on {1}."),
+    ]
+    for call, told in calls:
+        with aq.default_device("cpu"), pytest.raises(aq.errors.DeviceError) as caught:
+            call()
+        assert told.format(here, there) in caught.value.given
+        assert set(re.findall(r'\.to\("([^"]*)"\)', caught.value.remedy)) == {here, there}
+
+
+@pytest.mark.parametrize("device", ["cuda"] + ["cuda:1"] * SEVERAL)
+def test_an_array_beside_a_tensor_on_a_gpu_is_told_how_to_get_there(device: str) -> None:
+    x, array = on(device, 4, 4), np.ones((4, 4), np.float32)
+    calls: list[tuple[Any, str]] = [
+        (lambda: x + array, "b"),
+        (lambda: array + x, "a"),
+        (lambda: x @ array.tolist(), "b"),
+        (lambda: aq.nn.mse_loss(x, array), "target"),
+        (lambda: aq.concat([array, x]), "arrays[0]"),
+        (lambda: x > array, "b"),
+        (lambda: aq.where(x > 0, x, array), "b"),
+    ]
+    for call, name in calls:
+        with aq.default_device("cpu"), pytest.raises(aq.errors.DeviceError) as caught:
+            call()
+        assert f"{name} on cpu" in caught.value.given
+        assert f'aq.tensor({name}, device="{device}")' in caught.value.remedy
