@@ -235,6 +235,7 @@ register(
         relu,
         {"x": lambda F, g, x: g * F.greater(x, 0)},
         elementwise=True,
+        sign_shows=True,
         sample=signed(0.2, 2),
     )
 )
@@ -259,6 +260,7 @@ register(
         selu,
         {"x": lambda F, g, x: _elu_x(F, g * _SELU_SCALE, x, _SELU_ALPHA)},
         elementwise=True,
+        sign_shows=True,
         sample=signed(0.2, 2),
     )
 )

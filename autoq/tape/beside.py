@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from autoq.devices import array_namespace, device_of, on_gpu, to_device, two_devices, using_device
+from autoq.devices import array_namespace, device_of, is_array, on_gpu, to_device, two_devices, using_device
 from autoq.schemes import QuantScheme
 from autoq.storage.inputs import converted
 from autoq.tape.accelerated import raw_on_device
@@ -15,6 +15,11 @@ from autoq.types import float32, float64
 
 # Of what holds no arrays; asking a class is quicker.
 PLAIN = frozenset({type(None), bool, int, float, str, QuantScheme})
+
+
+def as_array(value: Any) -> Any:
+    """What a forward returned as an array: NumPy makes scalars of arrays without axes."""
+    return value if is_array(value) else np.asarray(value)
 
 
 def held(x: Any) -> Any:
