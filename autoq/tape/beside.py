@@ -109,6 +109,23 @@ def frozen(array: Any) -> bool:
     return any(stride == 0 and n > 1 for stride, n in zip(array.strides, array.shape, strict=True))
 
 
+def apart(a: Any, b: Any) -> bool:
+    """Whether two arrays on a GPU have no byte in common, as far as their first and last ones tell."""
+    (first, end), (other, other_end) = _extent(a), _extent(b)
+    return end <= other or other_end <= first
+
+
+def _extent(x: Any) -> tuple[int, int]:
+    """Where an array's first byte lies, and where the one after its last."""
+    first = end = x.data.ptr
+    for size, step in zip(x.shape, x.strides, strict=True):
+        if step < 0:
+            first += (size - 1) * step
+        else:
+            end += (size - 1) * step
+    return first, end + x.itemsize
+
+
 def added(a: Any, b: Any) -> Any:
     """The sum of two arrays of one shape, in at least float32 (S23).
 

@@ -128,7 +128,7 @@ class Node:
         return f"<Node {self.position}: {self.op.name} -> {self.type!r} {self.shape}>"
 
     def keep_output(self, out: Tensor) -> None:
-        """Save the output in place of the operand, where a rule that asks for the operand's sign sees it there."""
+        """Save the output in place of the operand, where it shows the sign, all that the rule reads."""
         (x,) = self.saved or (None,)
         if x is not None and sign_shows(x._value, out._value):
             self.saved, self.versions = (out.detach(),), (out._version[0],)
@@ -146,9 +146,10 @@ class Node:
 def sign_shows(x: Any, y: Any) -> bool:
     """Whether ``y``, the stored ``max(x, 0)``, is above zero exactly where ``x`` is.
 
-    Dense values of one dtype are. Of packed ones it takes equal blocks with scales that are powers of two: those
-    of ``y`` are not larger then, so that every code of ``x`` that is above zero has a code in ``y``. The rule
-    ``"ceil"`` may give codes that no quantize wrote a larger scale. A block that became NaN shows nothing.
+    Dense values of one dtype are. Of packed ones it takes equal blocks with scales that are powers of two:
+    those of ``y`` are not larger then, so that every code of ``x`` that is above zero has a code in ``y``.
+    The rule ``"ceil"`` may give codes that no quantize wrote a larger scale. A block that became NaN shows
+    nothing.
 
     Example:
         >>> sign_shows(np.zeros(2, np.float32), np.zeros(2, np.float32))
