@@ -19,7 +19,7 @@ from .launch import SIMULATED, library
 
 # What NVIDIA advises for Hopper; algorithms that need more are not chosen. Partial sums along the summed axis
 # lie there: a result with so many values that its tiles keep all processors busy has none.
-WORKSPACE, LITTLE, MANY = 32 << 20, 4 << 20, 1 << 23
+WORKSPACE, LITTLE, MANY = 32 << 20, 4 << 20, 1 << 22
 MOST_INT = (1 << 31) - 1
 TYPES = {
     "float32": "CUDA_R_32F",
