@@ -260,7 +260,6 @@ register(
         selu,
         {"x": lambda F, g, x: _elu_x(F, g * _SELU_SCALE, x, _SELU_ALPHA)},
         elementwise=True,
-        sign_shows=True,
         sample=signed(0.2, 2),
     )
 )
