@@ -235,6 +235,7 @@ register(
         relu,
         {"x": lambda F, g, x: g * F.greater(x, 0)},
         elementwise=True,
+        sign_shows=True,
         sample=signed(0.2, 2),
     )
 )

@@ -18,9 +18,9 @@ from autoq.storage.layout import grid_shape
 from autoq.tape.apply import apply, plain, untracked
 from autoq.tape.beside import held
 from autoq.tape.casts import Estimator
-from autoq.tape.gradient import unbroadcast
 from autoq.tape.op import Op, register
 from autoq.tape.tensor import AutodiffQTensor, Tensor
+from autoq.tape.unbroadcast import unbroadcast
 from autoq.types import dtype_name
 
 Shape = tuple[int, ...]

@@ -20,6 +20,7 @@ ELEMENTWISE = "*elementwise"  # the name under which all element-wise ops withou
 
 _forwards: dict[str, Forward] = {}
 _rules: dict[tuple[str, str], Callable[..., Any]] = {}
+WRITES_OVER: set[Callable[..., Any]] = set()  # rules that may use the memory of the cotangent
 _load: list[Callable[[], Any]] = []
 
 
@@ -45,16 +46,21 @@ def accelerate(*names: str) -> Callable[[Forward], Forward]:
     return mark
 
 
-def accelerate_rule(name: str, operand: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+def accelerate_rule(
+    name: str, operand: str, *, over: bool = False
+) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Register a function as the gradient rule of one operand of an op on GPUs.
 
     It is called as ``function(g, *reads)`` with what the op's own rule reads, operands as they are stored,
-    packed ones included. It returns a device array, which may be summed to the operand's shape already, or
-    NotImplemented.
+    packed ones included. It returns ``g`` or a new device array, which may be summed to the operand's shape
+    already, or NotImplemented. One that is registered with ``over`` is called with ``over=True`` where
+    nothing else will read ``g``: it may then write its result there.
     """
 
     def mark(function: Callable[..., Any]) -> Callable[..., Any]:
         _rules[name, operand] = function
+        if over:
+            WRITES_OVER.add(function)
         return function
 
     return mark

@@ -23,7 +23,7 @@ from autoq.storage import QTensor
 from autoq.storage.inputs import converted
 from autoq.storage.tiles import map_tiles
 from autoq.tape.accelerated import forward_on_device
-from autoq.tape.beside import beside_arrays, check_beside, one_device, operand_names, placed
+from autoq.tape.beside import as_array, beside_arrays, check_beside, one_device, operand_names, placed
 from autoq.tape.node import Node
 from autoq.tape.op import REGISTRY, Op
 from autoq.tape.plan import Plan, make_plan
@@ -260,7 +260,10 @@ def run_float(op: Op, operands: tuple[Any, ...], static: dict[str, Any], out_dty
             value, out_type = encoded(value, out_type, reduced)
     recorded = tracked and context.grad and out_type.is_float
     node = _recorded(op, operands, static, compute, out_type, value, "") if recorded else None
-    return (_AutodiffQTensor if value.__class__ is QTensor else _AutodiffTensor)(value, out_type, node)
+    out = (_AutodiffQTensor if value.__class__ is QTensor else _AutodiffTensor)(value, out_type, node)
+    if op.sign_shows and node is not None:
+        node.keep_output(out)
+    return out
 
 
 def computed(op: Op, arrays: list[Any], static: dict[str, Any], dtype: Any = float32) -> Any:
@@ -275,11 +278,6 @@ def computed(op: Op, arrays: list[Any], static: dict[str, Any], dtype: Any = flo
             check_broadcast(op, arrays)
         raise
     return value if type(value) is np.ndarray else as_array(value)
-
-
-def as_array(value: Any) -> Any:
-    """What a forward returned as an array: NumPy makes scalars of arrays without axes."""
-    return value if is_array(value) else np.asarray(value)
 
 
 def on_device(operands: tuple[Any, ...]) -> bool:

@@ -10,6 +10,7 @@ from autoq.devices import (
     SEVERAL,
     array_namespace,
     device_of,
+    is_array,
     on_gpu,
     to_device,
     two_devices,
@@ -24,6 +25,11 @@ from autoq.types import float32, float64
 
 # Of what holds no arrays; asking a class is quicker.
 PLAIN = frozenset({type(None), bool, int, float, str, QuantScheme})
+
+
+def as_array(value: Any) -> Any:
+    """What a forward returned as an array: NumPy makes scalars of arrays without axes."""
+    return value if is_array(value) else np.asarray(value)
 
 
 def held(x: Any) -> Any:
@@ -168,6 +174,23 @@ def frozen(array: Any) -> bool:
     if array.__class__ is np.ndarray:
         return not array.flags.writeable
     return any(stride == 0 and n > 1 for stride, n in zip(array.strides, array.shape, strict=True))
+
+
+def apart(a: Any, b: Any) -> bool:
+    """Whether two arrays on a GPU have no byte in common, as far as their first and last ones tell."""
+    (first, end), (other, other_end) = _extent(a), _extent(b)
+    return end <= other or other_end <= first
+
+
+def _extent(x: Any) -> tuple[int, int]:
+    """Where an array's first byte lies, and where the one after its last."""
+    first = end = x.data.ptr
+    for size, step in zip(x.shape, x.strides, strict=True):
+        if step < 0:
+            first += (size - 1) * step
+        else:
+            end += (size - 1) * step
+    return first, end + x.itemsize
 
 
 def added(a: Any, b: Any) -> Any:

@@ -11,8 +11,8 @@ from autoq.context import using
 from autoq.devices import is_array
 from autoq.errors import DTypeError, ShapeError
 from autoq.storage.inputs import converted
-from autoq.tape.apply import apply, as_array, as_operand
-from autoq.tape.beside import added, copied_beside, frozen
+from autoq.tape.apply import apply, as_operand
+from autoq.tape.beside import added, as_array, copied_beside, frozen
 from autoq.tape.node import Node
 from autoq.tape.tensor import AutodiffTensor, Tensor
 from autoq.types import TensorType, dtype_name

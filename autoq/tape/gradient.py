@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from operator import attrgetter
@@ -14,15 +14,15 @@ from autoq.context import current
 from autoq.devices import SEVERAL, device_of, memory_error, on_gpu, using_device
 from autoq.errors import AutoqError, GradientError, ShapeError, UndifferentiableError
 from autoq.storage.inputs import converted
-from autoq.tape.accelerated import raw_on_device, rule_on_device
+from autoq.tape.accelerated import WRITES_OVER, rule_on_device
 from autoq.tape.apply import apply, decoded
-from autoq.tape.beside import added, check_beside, copied_beside, filled, held
+from autoq.tape.beside import added, apart, check_beside, copied_beside, filled, held
 from autoq.tape.delivery import add_to_grad, passed, tensor_of
 from autoq.tape.namespace import RAW, RAW_ON_DEVICE, RECORDED
 from autoq.tape.node import LEAF, Node
-from autoq.tape.op import REGISTRY
 from autoq.tape.stored import real_array
 from autoq.tape.tensor import AutodiffTensor, Tensor
+from autoq.tape.unbroadcast import unbroadcast, unbroadcast_recorded
 
 if TYPE_CHECKING:
     from autoq.tape.op import Read, Rule
@@ -136,6 +136,8 @@ def walk(
                 continue
             if node.saved is None:
                 raise _freed(node)
+            if node in kept or node.hooks is not None or observer is not None:
+                owned.discard(node)
             if node.hooks is not None:
                 g = passed(node, g, create_graph)
                 if node in kept:
@@ -181,34 +183,49 @@ def _raw_step(node: Node, g: Any, grads: Gradients, owned: set[Any]) -> None:
     F = RAW_ON_DEVICE if g.__class__ is not np.ndarray and on_gpu(g) else RAW
     values: dict[Any, Any] = {}
     rules = node.op.rules
+    made: list[Any] = []
+    last = _first(node.parents) if F is RAW_ON_DEVICE and node in owned else None
     for i in reversed(range(len(node.parents))):  # a weight's before the signal's: least memory at once
         parent = node.parents[i]
         if parent is None:
             continue
+        ours = i == last and all(apart(g, x) for x in made)
         rule = None if node.op.variadic else rules[i]
-        if F is RAW_ON_DEVICE and (found := _by_kernel(node, i, g)) is not NotImplemented:
+        if F is RAW_ON_DEVICE and (found := _by_kernel(node, i, g, ours)) is not NotImplemented:
             d = found
+            ours = ours or d is not g
         elif rule is not None and not rule.reads:
             d = rule.function(F, g)
+            ours = ours and d is g
         else:
             d = _call(node, i, F, g, values, _raw_value)
+            ours = False
         shape, dtype = node.shapes[i], node.dtypes[i]
         if d.shape != shape:
             d = unbroadcast(d, shape)
         if d.dtype is not dtype:
             d = converted(d, dtype)
+        made.append(d)
         if parent in grads:
             _accumulate(grads, owned, parent, d)
         else:
             grads[parent] = d
+            if ours:
+                owned.add(parent)
 
 
-def _by_kernel(node: Node, i: int, g: Any) -> Any:
-    """What a rule for GPUs gives of the operands as they are stored, or NotImplemented."""
+def _first(parents: Sequence[Any]) -> int:
+    """The first operand that asks for a gradient: its rule is the last that reads the cotangent."""
+    return next(i for i, parent in enumerate(parents) if parent is not None)
+
+
+def _by_kernel(node: Node, i: int, g: Any, over: bool) -> Any:
+    """What a rule for GPUs gives of stored operands, or NotImplemented; ``over``: it may write to ``g``."""
     function, rule = rule_on_device(node.op, i), node.op.rules[0 if node.op.variadic else i]
     if function is None or rule is None:
         return NotImplemented
-    return function(g, *_arguments(node, i, RAW_ON_DEVICE, rule.reads, {}, _stored_value))
+    arguments = _arguments(node, i, RAW_ON_DEVICE, rule.reads, {}, _stored_value)
+    return function(g, *arguments, over=True) if over and function in WRITES_OVER else function(g, *arguments)
 
 
 def _stored_value(node: Node, i: int) -> Any:
@@ -337,57 +354,18 @@ def as_inhibiting(x: Tensor, dtype: Any) -> Tensor:
 
 
 def _accumulate(grads: Gradients, owned: set[Any], target: Any, g: Any) -> None:
-    """Add a contribution, in at least float32 (S23); only arrays made here are added to in place."""
+    """Add a contribution, in at least float32 (S23), in place to what nothing else holds."""
     previous = grads.get(target)
     if previous is None:
         grads[target] = g
     elif isinstance(g, Tensor):
         grads[target] = apply("add", previous, g)
-    elif target in owned:
+    elif target in owned and previous.__class__ is np.ndarray:
         previous += g
     else:
         grads[target] = total = added(previous, g)
         if total.__class__ is np.ndarray:
             owned.add(target)
-
-
-def unbroadcast(g: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
-    """Sum an array over the axes along which an operand of ``shape`` was broadcast.
-
-    Example:
-        >>> unbroadcast(np.ones((3, 2)), (1, 2))
-        array([[3., 3.]])
-    """
-    if g.shape == shape:
-        return g
-    if g.size != 0 and g.ndim < len(shape) or g.ndim == 0:
-        return np.broadcast_to(g, shape)
-    lead = g.ndim - len(shape)
-    if lead > 0:
-        g = _summed(g, tuple(range(lead)), False)
-    axes = tuple(i for i, n in enumerate(shape) if n == 1 and g.shape[i] != 1)
-    if axes:
-        g = _summed(g, axes, True)
-    return g if g.shape == shape else np.broadcast_to(g, shape)
-
-
-def _summed(g: Any, axes: tuple[int, ...], keepdims: bool) -> Any:
-    if not on_gpu(g):
-        return g.sum(axis=axes, keepdims=keepdims)
-    return raw_on_device(REGISTRY["sum"], g, axis=axes, keepdims=keepdims)
-
-
-def unbroadcast_recorded(g: Tensor, shape: tuple[int, ...]) -> Tensor:
-    """The same on a recorded tensor."""
-    lead = g.ndim - len(shape)
-    if lead < 0:
-        return apply("broadcast_to", g, shape=shape)
-    if lead:
-        g = apply("sum", g, axis=tuple(range(lead)), keepdims=False)
-    axes = tuple(i for i, n in enumerate(shape) if n == 1 and g.shape[i] != 1)
-    if axes:
-        g = apply("sum", g, axis=axes, keepdims=True)
-    return g if g.shape == shape else apply("broadcast_to", g, shape=shape)
 
 
 def _freed(node: Node) -> GradientError:

@@ -11,7 +11,6 @@ from autoq.schemes import QuantScheme
 from autoq.storage import QTensor
 from autoq.tape.accelerated import forward_on_device
 from autoq.tape.apply import (
-    as_array,
     bind_kind,
     computed,
     decoded,
@@ -21,7 +20,7 @@ from autoq.tape.apply import (
     stored_values,
     untracked,
 )
-from autoq.tape.beside import one_device
+from autoq.tape.beside import as_array, one_device
 from autoq.tape.node import compute_dtype
 from autoq.tape.op import Op
 from autoq.tape.refusal import check_given

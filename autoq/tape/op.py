@@ -63,6 +63,8 @@ class Op:
         operands: Operand names, where the forward has no signature (NumPy ufuncs).
         residual: What a rule needs beside the operands: ``residual(values, static) -> dict`` of arrays,
             saved under names that rules may read like static arguments; run only when the call is recorded.
+        sign_shows: The rule reads of the only operand no more than where it is above zero, which the output
+            shows. Where it does so in its format too, it is saved instead, as the next op often saves it.
         shared: What several rules compute alike from the operands: ``shared(F, *reads)``, run once a backward
             for all rules with a parameter ``shared``, and then dropped.
         sample: ``sample(rng)`` lists ``(operands, static)`` in the op's smooth domain, for the registry
@@ -83,6 +85,7 @@ class Op:
     packed: Callable[..., Any] | None = None
     operands: tuple[str, ...] = ()
     residual: Callable[..., Any] | None = None
+    sign_shows: bool = False
     shared: Callable[..., Any] | None = None
     sample: Callable[..., Any] | None = None
     doc: str = ""

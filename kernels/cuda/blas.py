@@ -17,8 +17,9 @@ import numpy as np
 
 from .launch import SIMULATED, library
 
-# What NVIDIA advises for Hopper; algorithms that need more are not chosen.
-WORKSPACE = 32 << 20
+# What NVIDIA advises for Hopper; algorithms that need more are not chosen. Partial sums along the summed axis
+# lie there: a result with so many values that its tiles keep all processors busy has none.
+WORKSPACE, LITTLE, MANY = 32 << 20, 4 << 20, 1 << 22
 MOST_INT = (1 << 31) - 1
 TYPES = {
     "float32": "CUDA_R_32F",
@@ -157,7 +158,7 @@ def gemm(
     Args:
         a: (..., m, k): float64, float32, float16 or bfloat16, any strides.
         b: (..., k, n) of the same dtype; leading axes are the result's, broadcast ones by a stride of 0.
-        out: (..., m, n), C-contiguous: float64 with float64, else float32 or the dtype of ``a``.
+        out: (..., m, n), the values of a row together: float64 with float64, else float32 or ``a.dtype``.
         alpha: A number, or a 0-d float32 device array, which isn't read on the host.
         accumulate: Add to what ``out`` holds.
         precision: How float32 is multiplied: ``"highest"``, ``"tf32"`` or ``"bf16"``.
@@ -171,7 +172,7 @@ def gemm(
     if not available():
         _by_arrays(a, b, out, alpha, accumulate)
         return
-    key = a.shape, a.strides, b.shape, b.strides, out.shape, a.dtype, out.dtype, precision
+    key = a.shape, a.strides, b.shape, b.strides, out.shape, out.strides, a.dtype, out.dtype, precision
     calls = _calls.get(key)
     if calls is None:
         left, right = matrices(a), matrices(b)
@@ -256,9 +257,10 @@ def calls_of(a: Matrices, b: Matrices, out: Any, precision: str) -> Calls:
     """The calls of a product. cuBLAS's columns are our rows: it computes the transpose of the product."""
     batch, offsets = _walk(a.array, b.array, out)
     m, n, k = out.shape[-2], out.shape[-1], a.array.shape[-1]
-    if batch.b == 0 and not a.transposed and batch.a == m * a.step and batch.out == m * n:
+    step = out.strides[-2] // out.dtype.itemsize if m > 1 else n
+    if batch.b == 0 and not a.transposed and batch.a == m * a.step and batch.out == m * step:
         m, batch = m * batch.size, Axis(1, 0, 0, 0)  # a shared matrix: all rows in one product
-    wide = "_64" if max(m, n, k, a.step, b.step) > MOST_INT else ""
+    wide = "_64" if max(m, n, k, a.step, b.step, step) > MOST_INT else ""
     kind, result = data_type(a.array.dtype), data_type(out.dtype)
     compute, many = _compute(a.array.dtype, precision), batch.size > 1
     sizes = [x.dtype.itemsize for x in (a.array, b.array, out)]
@@ -267,7 +269,7 @@ def calls_of(a: Matrices, b: Matrices, out: Any, precision: str) -> Calls:
         (int(b.transposed), int(a.transposed), n, m, k),
         (kind, b.step, batch.b) if many else (kind, b.step),
         (kind, a.step, batch.a) if many else (kind, a.step),
-        (result, n, *((batch.out, batch.size) if many else ()), compute, DEFAULT_ALGORITHM),
+        (result, step, *((batch.out, batch.size) if many else ()), compute, DEFAULT_ALGORITHM),
         [(x * sizes[0], y * sizes[1], z * sizes[2]) for x, y, z in offsets],
     )
 
@@ -275,7 +277,7 @@ def calls_of(a: Matrices, b: Matrices, out: Any, precision: str) -> Calls:
 def _run(calls: Calls, a: Any, b: Any, out: Any, alpha: Any, accumulate: bool) -> None:
     """Call cuBLAS."""
     current = handle()
-    workspace = prepare(current)
+    workspace = prepare(current, LITTLE if out.size >= MANY else WORKSPACE)
     alpha_at, beta_at, keep = _factors(current, out, alpha, accumulate)
     function, number = getattr(current.library, calls.function), current.number
     left, right, result = a.data.ptr, b.data.ptr, out.data.ptr
@@ -287,16 +289,16 @@ def _run(calls: Calls, a: Any, b: Any, out: Any, alpha: Any, accumulate: bool) -
     del workspace, keep
 
 
-def prepare(current: Handle) -> Any:
+def prepare(current: Handle, size: int) -> Any:
     """Put a handle on the current stream, with a workspace that must live until the call is made.
 
     Choosing a stream takes the workspace away, so both are set every time.
     """
     import cupy
 
-    workspace, cublas = cupy.empty(WORKSPACE, np.uint8), current.library
+    workspace, cublas = cupy.empty(size, np.uint8), current.library
     cublas.set_stream(current.number, cupy.cuda.get_current_stream().ptr)
-    cublas.set_workspace(current.number, workspace.data.ptr, WORKSPACE)
+    cublas.set_workspace(current.number, workspace.data.ptr, size)
     return workspace
 
 

@@ -10,7 +10,7 @@
 - Others, where they are large: as sums of bfloat16 matrices, left out what is below float32's rounding;
   else decoded to float32.
 
-What is decoded lives for the call.
+What is decoded lives for the call, and of large matrices of floats a part at a time (`panels`).
 """
 
 from __future__ import annotations
@@ -20,21 +20,18 @@ from typing import Any
 
 import numpy as np
 
-from . import blas, blas_fp8, vector
-from .launch import empty, library
+from . import blas, blas_fp8, panels, vector
+from .launch import empty
 from .map import mapped
 from .operand import FLOATS, Packed
-from .pieces import PIECE_BITS, Operand, View, bfloat16, bits_of, decoded, has_one_scale, pieces, product_of
+from .panels import by_pieces, by_rows, gemm, gemm_over
+from .pieces import PIECE_BITS, Operand, View, bfloat16, bits_of, decoded, has_one_scale
 from .reduce import IDENTITY
 
 PRECISIONS = ("highest", "tf32", "bf16", "exact")
 # Products of fewer multiplications gain nothing: they take float32 rather than the launches of a sum of
 # products, and float32 sums rather than those of the FP8 tensor cores.
 SPLIT_FROM = 1 << 30
-# Bytes of a matrix's pieces at a time, and what its rows are then a multiple of: tiles for all processors.
-PANEL, ROWS = 1 << 25, 1024
-# Pieces i and j whose places add up to more are left out: their product is below float32's rounding.
-MOST_PLACES = 2
 TILE = 128
 FLOAT, DOUBLE = np.dtype(np.float32), np.dtype(np.float64)
 
@@ -45,6 +42,7 @@ def product(
     out_dtype: str = "float32",
     precision: str = "highest",
     start: Any = None,
+    over: bool = False,
 ) -> Any:
     """The matrix product of two operands, packed or dense, with NumPy's conventions for leading axes.
 
@@ -56,9 +54,10 @@ def product(
             products of FP8 as told above; ``"tf32"`` and ``"bf16"`` round float32 operands to that many
             bits and let FP8 sums be shorter; ``"exact"`` multiplies and sums in float64.
         start: What the product is added to, broadcast to the result's shape; None for 0.
+        over: Nobody else reads ``a``: a large result of its shape may be written over it, without a start.
 
     Returns:
-        A new C-contiguous device array.
+        A C-contiguous device array: a new one, or ``a``.
     """
     few = vector.product(a, b) if precision != "exact" and blas.available() else None
     if few is not None:
@@ -70,7 +69,7 @@ def product(
     shape = (*leading, a.shape[-2], b.shape[-1])
     rounded_at_the_end = out_dtype in ("float16", "bfloat16") and not _rounds(a, b, out_dtype, precision)
     work = FLOAT if rounded_at_the_end else _dtype(out_dtype)
-    out = empty(shape, work)
+    out = a if over and _goes_over(a, b, shape, work, precision) else empty(shape, work)
     if out.size and a.shape[-1]:
         _multiply(a, b, out, precision, start)
     else:
@@ -127,15 +126,27 @@ def _multiply(a: Operand, b: Operand, out: Any, precision: str, start: Any) -> N
         _begin(out, start)
     dense = not isinstance(a, View) and not isinstance(b, View)
     if out.dtype == DOUBLE:
-        _gemm(_doubles(a), _doubles(b), out, adds)
+        gemm(_doubles(a), _doubles(b), out, adds)
     elif dense and a.dtype == b.dtype:
-        _gemm(a, b, out, adds, precision)
+        (gemm_over if out is a else gemm)(a, b, out, adds, precision)
     elif blas.available() and (precision == "bf16" or max(_bits(a), _bits(b)) <= PIECE_BITS):
-        _by_pieces(a, b, out, adds, rounded=True)
+        by_pieces(a, b, out, adds, rounded=True)
     elif blas.available() and precision == "highest" and _worth_splitting(a, b, out):
-        _by_pieces(a, b, out, adds)
+        by_pieces(a, b, out, adds)
     else:
-        _gemm(decoded(a, "float32"), decoded(b, "float32"), out, adds, precision)
+        gemm(decoded(a, "float32"), decoded(b, "float32"), out, adds, precision)
+
+
+def _goes_over(a: Operand, b: Operand, shape: Any, work: Any, precision: str) -> bool:
+    """Whether `_multiply` has read the rows of ``a`` that it writes to, if the result is ``a``."""
+    if isinstance(a, View) or a.shape != shape or a.dtype != work or work != FLOAT or not blas.available():
+        return False
+    if not a.flags.c_contiguous or a.nbytes < panels.PANEL // 2:
+        return False
+    if not isinstance(b, View) and a.dtype == b.dtype:
+        return len(shape) == 2
+    rounded = precision == "bf16"
+    return by_rows(a, b, rounded) and (rounded or (precision == "highest" and _worth_splitting(a, b, a)))
 
 
 def _begin(out: Any, start: Any) -> None:
@@ -152,17 +163,6 @@ def _doubles(x: Operand) -> Any:
     return array.astype(np.float64, copy=False)
 
 
-def _gemm(a: Any, b: Any, out: Any, accumulate: bool, precision: str = "highest", alpha: Any = 1.0) -> None:
-    """The product of arrays, their leading axes broadcast to the result's."""
-    a, b = (_broadcast(x, out.shape[:-2]) for x in (a, b))
-    blas.gemm(a, b, out, alpha, accumulate, precision)
-
-
-def _broadcast(x: Any, leading: tuple[int, ...]) -> Any:
-    shape = (*leading, *x.shape[-2:])
-    return x if x.shape == shape else library().broadcast_to(x, shape)
-
-
 def _worth_splitting(a: Operand, b: Operand, out: Any) -> bool:
     """Whether a sum of bfloat16 products is quicker than float32, and as right.
 
@@ -172,36 +172,6 @@ def _worth_splitting(a: Operand, b: Operand, out: Any) -> bool:
     one_is_whole = min(_bits(a), _bits(b)) <= PIECE_BITS
     packed = isinstance(a, View) and isinstance(b, View)
     return out.size * a.shape[-1] >= SPLIT_FROM and (one_is_whole or packed)
-
-
-def _by_pieces(a: Operand, b: Operand, out: Any, accumulate: bool, rounded: bool = False) -> None:
-    """The sum of the products of bfloat16 pieces, smallest first; of a large matrix some rows at a time."""
-    right = pieces(b, rounded)
-    for rows in _panels(a, out, rounded):
-        left = pieces(a if rows is None else a[rows], rounded)
-        alpha = product_of(left.factor, right.factor)
-        pairs = [
-            (i + j, x, y)
-            for i, x in enumerate(left.arrays)
-            for j, y in enumerate(right.arrays)
-            if i + j <= MOST_PLACES
-        ]
-        adds, part = accumulate, out if rows is None else out[rows]
-        for _, x, y in sorted(pairs, key=lambda pair: -pair[0]):
-            _gemm(x, y, part, adds, alpha=1.0 if alpha is None else alpha)
-            adds = True
-        del left, pairs, x, y  # before the next rows' pieces are made
-
-
-def _panels(a: Operand, out: Any, rounded: bool) -> list[Any]:
-    """The rows of a matrix of floats whose pieces are made at a time; None for all of them."""
-    if isinstance(a, View) or rounded or out.ndim != 2 or a.ndim != 2:
-        return [None]
-    each = 2 * -(-bits_of(a) // PIECE_BITS) * a.shape[1]
-    if each * len(a) <= PANEL:
-        return [None]
-    count = max(PANEL // each // ROWS * ROWS, ROWS)
-    return [slice(start, start + count) for start in range(0, len(a), count)]
 
 
 def _by_fp8(a: Operand, b: Operand, out: Any, precision: str) -> bool:

@@ -116,6 +116,11 @@ def pieces(x: Operand, rounded: bool = False) -> Pieces:
     return Pieces(split(x.astype(np.float32, copy=False), count), None)
 
 
+def piece_of(x: Any, place: int, count: int) -> Any:
+    """One of the ``count`` pieces of an array of floats."""
+    return split(x.astype(np.float32, copy=False), count, place)[0]
+
+
 def decoded(x: Operand, dtype: str, scaled: bool = True) -> Any:
     """An operand's values as an array of floats; of a packed one without its factor unless ``scaled``."""
     if not isinstance(x, View):
@@ -152,27 +157,29 @@ def one(rank: int) -> Any:
     return ones
 
 
-def split(x: Any, count: int) -> list[Any]:
+def split(x: Any, count: int, place: int | None = None) -> list[Any]:
     """float32 values as the sum of ``count`` bfloat16 arrays, the largest first; any strides.
 
-    Two hold 16 bits of a value, three all 24. A value that isn't finite is in the first alone.
+    Two hold 16 bits of a value, three all 24. A value that isn't finite is in the first alone. Of a ``place``
+    only that array is made.
     """
     turned = not x.flags.c_contiguous and x.ndim > 1 and x.swapaxes(-1, -2).flags.c_contiguous
     source = x.swapaxes(-1, -2) if turned else library().ascontiguousarray(x)
-    made = empty((count, *source.shape), np.uint16)
+    made = empty((count if place is None else 1, *source.shape), np.uint16)
     n = source.size
     if n:
         wide = n % 4 == 0 and is_aligned(source)
         items = n // 4 if wide else n
-        split_kernel(count, wide)(grid(items, THREADS, WAVES), THREADS, source, made, n)
+        split_kernel(count, wide, place)(grid(items, THREADS, WAVES), THREADS, source, made, n)
     arrays = [piece.view(bfloat16()) for piece in made]
     return [piece.swapaxes(-1, -2) for piece in arrays] if turned else arrays
 
 
 @kernel
-def split_kernel(count, wide):
-    """``(x, pieces, n)``: the pieces of each value, one array after the other."""
+def split_kernel(count, wide, place=None):
+    """``(x, pieces, n)``: the pieces of each value, one array after the other, or only that of a place."""
     each = splitter(count)
+    first, end = (0, count) if place is None else (place, place + 1)
 
     def split_wide(x, made, n):
         start, step = np.int64(cuda.grid(1)), np.int64(cuda.gridsize(1))
@@ -180,15 +187,15 @@ def split_kernel(count, wide):
             at = np.int64(4 * i)
             a, b, c, d = load4(x, at)
             one, two, three, four = each(a), each(b), each(c), each(d)
-            for k in range(count):
-                store4(made, k * n + at, one[k], two[k], three[k], four[k])
+            for k in range(first, end):
+                store4(made, (k - first) * n + at, one[k], two[k], three[k], four[k])
 
     def split_one(x, made, n):
         start, step = np.int64(cuda.grid(1)), np.int64(cuda.gridsize(1))
         for i in range(start, n, step):
             found = each(x[i])
-            for k in range(count):
-                made[k * n + i] = found[k]
+            for k in range(first, end):
+                made[(k - first) * n + i] = found[k]
 
     return split_wide if wide else split_one, ("float32*", "uint16*", "int64")
 

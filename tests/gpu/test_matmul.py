@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import autoq as aq
-from autoq.kernels.cuda import blas, blas_fp8, matmul, pieces
+from autoq.kernels.cuda import blas, blas_fp8, matmul, panels, pieces
 from autoq.kernels.cuda.matmul import product
 from autoq.ops.on_device.products import operand, turned
 from autoq.storage import QTensor
@@ -284,6 +284,64 @@ def test_streams_have_workspaces_of_their_own(cupy: Any) -> None:
     for stream in streams:
         stream.synchronize()
     assert all((x.get() == expected).all() for x in found)
+
+
+@pytest.fixture
+def parts(splitting: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Products of a few hundred rows are made in parts."""
+    monkeypatch.setattr(panels, "PANEL", 1 << 16)
+    monkeypatch.setattr(panels, "ROWS", 64)
+
+
+@pytest.mark.parametrize("scheme", ["mxfp8", "nvfp4", "fp8_e4m3", "int8"])
+def test_large_products_in_parts(cupy: Any, scheme: str, parts: None) -> None:
+    g, x = normal(cupy, 300, 256), packed(cupy, scheme, 300, 512)
+    weight, start = normal(cupy, 256, 512), normal(cupy, 256)
+    calls = {
+        "the gradient of a weight": (g.T, x, None),
+        "the second operand along the sum": (turned(x), g, None),
+        "some columns at a time": (x, weight.T, start),
+        "some rows at a time": (weight, turned(x), None),
+    }
+    for name, (a, b, add) in calls.items():
+        found = product(operand(a), operand(b), start=add)
+        assert near(found if add is None else found - add, a, b), name
+
+
+@pytest.mark.parametrize("scheme", ["mxfp8", "nvfp4", None])
+def test_a_product_written_over_its_first_operand(cupy: Any, scheme: str | None, parts: None) -> None:
+    g = normal(cupy, 300, 512)
+    weight = normal(cupy, 512, 512) if scheme is None else packed(cupy, scheme, 512, 512)
+    before = g.copy()
+    found = product(g, operand(weight), over=True)
+    assert found.data.ptr == g.data.ptr
+    assert near(found, before, weight)
+
+
+@pytest.mark.slow
+def test_memory_of_a_training_step(cupy: Any) -> None:
+    """In matrices of the signal's size: three weights, as many gradients, the input, and some more."""
+
+    class Peak(cupy.cuda.MemoryHook):
+        name, live, most = "peak", 0, 0
+
+        def malloc_postprocess(self, **event: int) -> None:
+            self.live += event["mem_size"]
+            self.most = max(self.most, self.live)
+
+        def free_postprocess(self, **event: int) -> None:
+            self.live -= event["mem_size"]
+
+    n = 4096
+    layers = [m for _ in range(3) for m in (aq.nn.Linear(n, n, rng=aq.Generator(0)), aq.nn.ReLU())]
+    x = aq.tensor(normal(cupy, n, n))
+    with Peak() as peak:
+        model = aq.nn.Sequential(*layers).to("cuda")
+        for _ in range(2):
+            model(x.quantize("mxfp8")).sum().backward()
+            for p in model.parameters():
+                p.grad = None
+    assert 5 < peak.most / x.nbytes < 3 + 3 + 2.5
 
 
 def test_nothing_decoded_survives(cupy: Any) -> None:

@@ -90,7 +90,12 @@ def of_integers(op: Op, values: Any) -> Any:
 
 
 def computed(
-    what: tuple[Any, Key], trace: Callable[..., Traced | None], values: Any, out: Any, whole: bool = True
+    what: tuple[Any, Key],
+    trace: Callable[..., Traced | None],
+    values: Any,
+    out: Any,
+    whole: bool = True,
+    into: Any = None,
 ) -> Any:
     """The result of a function of stored operands by kernels, or NotImplemented.
 
@@ -100,6 +105,8 @@ def computed(
         values: The operands.
         out: The dtype or scheme wanted.
         whole: Whether arrays of integers pass as floats.
+        into: The array to write to, of the result's shape and dtype, C-contiguous and aligned to 16 bytes; an
+            operand may be the same array.
     """
     key = (*what, out, current_device() if SEVERAL else 0, *[signature(x) for x in values])
     call = _known.get(key, UNKNOWN)
@@ -112,7 +119,7 @@ def computed(
     launches, numbers, cast, make, size = call
     if cast:
         values = [x.astype(float32) if i in cast else x for i, x in enumerate(values)]
-    result = make()
+    result = make() if into is None else into
     if numbers:
         numbers = [float(values[i]) if number is None else number for number, i in numbers]
     launch(launches, values, result, numbers, LAUNCH)
@@ -130,7 +137,12 @@ def signature(x: Any) -> Any:
         return kind
     if kind is np.ndarray and not SIMULATED:
         return np.ndarray  # on the host
-    return x.dtype.char, x.shape, x.strides, alignment(x) if SIMULATED else x.data.ptr & 15
+    return x.dtype.char, x.shape, x.strides, offset(x)
+
+
+def offset(x: Any) -> int:
+    """Bytes that an array's first element is beyond a multiple of 16."""
+    return alignment(x) if SIMULATED else x.data.ptr & 15
 
 
 def prepared(
@@ -260,7 +272,7 @@ def by_rule(rule: Rule) -> Callable[..., Any]:
     passes = rule_expression(rule, "f", ()) if not rule.reads else None
     alone = passes is not None and passes.expression.steps == (("operand", 0),)
 
-    def function(g: Any, *read: Any) -> Any:
+    def function(g: Any, *read: Any, over: bool = False) -> Any:
         if alone:
             return g  # the cotangent as it is
         if shapes or g.dtype != float32:
@@ -270,7 +282,8 @@ def by_rule(rule: Rule) -> Callable[..., Any]:
         if key is None:
             return NotImplemented
         values = (g, *[0.0 if at in fixed else x for at, x in enumerate(read)]) if fixed else (g, *read)
-        return computed((rule, key), rule_expression, values, float32)
+        into = g if over and g.flags.c_contiguous and not offset(g) else None
+        return computed((rule, key), rule_expression, values, float32, into=into)
 
     return function
 
@@ -279,4 +292,4 @@ for _op in REGISTRY.values():
     if _op.elementwise and _op.differentiable:
         for _name, _rule in zip(_op.operands, _op.rules, strict=True):
             if _rule is not None:
-                accelerate_rule(_op.name, _name)(by_rule(_rule))
+                accelerate_rule(_op.name, _name, over=True)(by_rule(_rule))

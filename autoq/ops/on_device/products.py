@@ -46,10 +46,10 @@ def linear(op: Op, values: Any, static: dict[str, Any], out: Any, compute: Any) 
     return multiplied(x, turned(weight), compute, bias)
 
 
-@accelerate_rule("linear", "x")
-def linear_x(g: Any, weight: Any) -> Any:
+@accelerate_rule("linear", "x", over=True)
+def linear_x(g: Any, weight: Any, over: bool = False) -> Any:
     """``g @ weight``, the weight as it is stored."""
-    return gradient(g, weight)
+    return gradient(g, weight, over)
 
 
 @accelerate_rule("linear", "weight")
@@ -58,10 +58,10 @@ def linear_weight(g: Any, x: Any, x_shape: Shape) -> Any:
     return gradient(turned(rows(g)), rows(x)) if _is_matrix(x) else NotImplemented
 
 
-@accelerate_rule("matmul", "a")
-def matmul_a(g: Any, b: Any, a_shape: Shape, b_shape: Shape) -> Any:
+@accelerate_rule("matmul", "a", over=True)
+def matmul_a(g: Any, b: Any, a_shape: Shape, b_shape: Shape, over: bool = False) -> Any:
     """``g @ b.mT`` of operands that are matrices."""
-    return gradient(g, turned(b)) if len(a_shape) > 1 and len(b_shape) > 1 else NotImplemented
+    return gradient(g, turned(b), over) if len(a_shape) > 1 and len(b_shape) > 1 else NotImplemented
 
 
 @accelerate_rule("matmul", "b")
@@ -92,21 +92,27 @@ def fits(a: Shape, b: Shape) -> bool:
     return True
 
 
-def multiplied(a: Any, b: Any, compute: Any, start: Any = None) -> Any:
-    """The product of stored operands in the precision of the context, in float32 or float64."""
+def multiplied(a: Any, b: Any, compute: Any, start: Any = None, over: bool = False) -> Any:
+    """The product of stored operands in the precision of the context, in float32 or float64.
+
+    ``over`` lets it be written over the first one.
+    """
     if compute == DOUBLE:
         return product(operand(a), operand(b), "float64", "exact", start)
     if start is not None:
         start = start.dequantize() if start.__class__ is QTensor else start
-    return product(operand(a), operand(b), "float32", current().products, start)
+    return product(operand(a), operand(b), "float32", current().products, start, over)
 
 
-def gradient(a: Any, b: Any) -> Any:
-    """The product of a cotangent and a stored operand, in the cotangent's dtype or float32."""
+def gradient(a: Any, b: Any, over: bool = False) -> Any:
+    """The product of a cotangent and a stored operand, in the cotangent's dtype or float32.
+
+    ``over`` lets it be written over the cotangent, if its shape is the result's.
+    """
     if not (_is_operand(a) and _is_operand(b)):
         return NotImplemented
     doubles = np.float64 in (getattr(a, "dtype", None), getattr(b, "dtype", None))
-    return multiplied(a, b, np.dtype(np.float64 if doubles else np.float32))
+    return multiplied(a, b, np.dtype(np.float64 if doubles else np.float32), over=over)
 
 
 def operand(x: Any) -> Any:

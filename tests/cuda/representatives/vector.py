@@ -24,6 +24,7 @@ REPRESENTATIVES = [
     vector("fp8_block", "float32", 8, (2, 4)),
     (pieces.split_kernel, (3, True)),
     (pieces.split_kernel, (1, False)),
+    (pieces.split_kernel, (3, True, 1)),
     (pieces.factor_kernel, ()),
 ]
 ALLOWED = {
@@ -43,4 +44,5 @@ def every():
             for rows, shape in shapes
         ],
         *[(pieces.split_kernel, (count, wide)) for count in (1, 2, 3) for wide in (False, True)],
+        *[(pieces.split_kernel, (3, wide, place)) for wide in (False, True) for place in range(3)],
     ]

@@ -126,6 +126,15 @@ def test_pieces_keep_the_order_in_memory():
     assert np.array_equal(pieces.split(x[:, ::2], 1)[0].astype(np.float32), x[:, ::2])
 
 
+@pytest.mark.parametrize("size", [(4, 3), (5, 3)])
+def test_one_piece_alone_is_that_of_the_sum(size):
+    x = np.random.default_rng(4).standard_normal(size, dtype=np.float32)
+    for count in (1, 2, 3):
+        for place, piece in enumerate(pieces.split(x, count)):
+            (alone,) = pieces.split(x, count, place)
+            assert np.array_equal(alone.view(np.uint16), piece.view(np.uint16))
+
+
 @pytest.mark.filterwarnings("ignore:overflow")
 def test_factors_multiply_to_at_most_the_largest():
     large, small = np.array(3e38, np.float32), np.array(2.0, np.float32)

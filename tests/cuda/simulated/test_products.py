@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from autoq.kernels.cuda import blas, matmul
+from autoq.kernels.cuda import blas, matmul, panels
 from autoq.ops.on_device import products
 from autoq.storage import QTensor
 from autoq.tape.op import REGISTRY
@@ -37,15 +37,25 @@ def normal(*shape: int) -> np.ndarray:
 def way(request, monkeypatch):
     """By the array library alone, and as with cuBLAS, whose calls that library then stands for."""
     if request.param == "panels":
-        monkeypatch.setattr(matmul, "PANEL", 0)
-        monkeypatch.setattr(matmul, "ROWS", 2)
+        monkeypatch.setattr(panels, "PANEL", 0)
+        monkeypatch.setattr(panels, "ROWS", 2)
     if request.param != "arrays":
-        monkeypatch.setattr(blas, "available", lambda: True)
-        monkeypatch.setattr(
-            blas, "gemm", lambda a, b, out, alpha, add, how: blas._by_arrays(a, b, out, alpha, add)
-        )
-        monkeypatch.setattr(matmul, "SPLIT_FROM", 0)
-        monkeypatch.setattr(matmul.blas_fp8, "product", lambda *operands, **how: False)
+        as_with_cublas(monkeypatch)
+
+
+def as_with_cublas(monkeypatch):
+    """The array library's product in the place of cuBLAS; returns the shapes of what is written."""
+    shapes = []
+
+    def gemm(a, b, out, alpha=1.0, add=False, precision="highest"):
+        shapes.append(out.shape)
+        blas._by_arrays(a, b, out, alpha, add)
+
+    monkeypatch.setattr(blas, "available", lambda: True)
+    monkeypatch.setattr(blas, "gemm", gemm)
+    monkeypatch.setattr(matmul, "SPLIT_FROM", 0)
+    monkeypatch.setattr(matmul.blas_fp8, "product", lambda *operands, **how: False)
+    return shapes
 
 
 @pytest.mark.parametrize("scheme", [None, "mxfp8", "nvfp4", "int8"])
@@ -86,27 +96,79 @@ def test_matmul_and_its_gradients(way, scheme, a, b):
         assert np.allclose(by_b, summed.sum(axis=0) if len(b) == 2 < len(a) else summed, atol=1e-4)
 
 
+def parts(monkeypatch, size, rows=2):
+    """Large is what has more bytes of pieces than ``size``."""
+    monkeypatch.setattr(panels, "PANEL", size)
+    monkeypatch.setattr(panels, "ROWS", rows)
+    return as_with_cublas(monkeypatch)
+
+
 def test_pieces_of_large_matrices_are_made_some_rows_at_a_time(monkeypatch):
-    monkeypatch.setattr(blas, "available", lambda: True)
-    monkeypatch.setattr(matmul, "SPLIT_FROM", 0)
-    monkeypatch.setattr(matmul, "PANEL", 1000)
-    monkeypatch.setattr(matmul, "ROWS", 2)
-    rows = []
-
-    def gemm(a, b, out, alpha, add, how):
-        rows.append(len(out))
-        blas._by_arrays(a, b, out, alpha, add)
-
-    monkeypatch.setattr(blas, "gemm", gemm)
+    shapes = parts(monkeypatch, 1000)
     g, x = normal(7, 32), stored(normal(32, 32), "mxfp8")
     found = matmul.product(g, products.operand(x))
-    assert rows == [4, 4, 4, 3, 3, 3]  # of 192 bytes a row, five fit, and rows come in twos
+    assert shapes == [(4, 32)] * 3 + [(3, 32)] * 3  # of 192 bytes a row, five fit, and rows come in twos
     assert np.allclose(found, g @ values(x), atol=1e-4)
-    rows.clear()
-    matmul.product(g[:5], products.operand(x))
-    assert rows == [5, 5, 5]
     start = normal(32)
     assert np.allclose(matmul.product(g, products.operand(x), start=start), g @ values(x) + start, atol=1e-4)
+    monkeypatch.setattr(panels, "PANEL", 5 * 192 + 2048)
+    shapes.clear()
+    matmul.product(g[:5], products.operand(x))
+    assert shapes == [(5, 32)] * 3
+
+
+def test_pieces_of_a_large_second_matrix_are_made_some_columns_at_a_time(monkeypatch):
+    shapes = parts(monkeypatch, 1000)
+    x, weight, bias = stored(normal(6, 32), "mxfp8"), normal(7, 32), normal(7)
+    for start in (None, bias):
+        shapes.clear()
+        found = matmul.product(products.operand(x), weight.T, start=start)
+        assert shapes == [(6, 4)] * 3 + [(6, 3)] * 3
+        assert np.allclose(found, values(x) @ weight.T + (0 if start is None else start), atol=1e-4)
+
+
+@pytest.mark.parametrize("scheme", ["mxfp8", "nvfp4", "fp8_e4m3"])
+def test_the_gradient_of_a_large_weight_is_added_up(monkeypatch, scheme):
+    shapes = parts(monkeypatch, 300)
+    g, x = normal(7, 8), stored(normal(7, 32), scheme)
+    found = products.linear_weight(g, x, (7, 32))
+    assert shapes == [(8, 32)] * 12  # two of seven rows at a time, one piece of three
+    assert np.allclose(found, g.T @ values(x), atol=1e-4)
+    assert np.allclose(products.matmul_b(g, x, (7, 32), (32, 8)), values(x).T @ g, atol=1e-4)
+
+
+def test_blocks_along_the_summed_axis_are_left_whole(monkeypatch):
+    shapes = parts(monkeypatch, 0)
+    g, x = normal(32, 8), QTensor.quantize(normal(32, 16), "mxfp8_2d")
+    assert np.allclose(products.linear_weight(g, x, (32, 16)), g.T @ values(x), atol=1e-4)
+    assert {shape[1] for shape in shapes} == {16}
+
+
+@pytest.mark.parametrize("scheme", [None, "mxfp8", "nvfp4"])
+def test_a_large_product_is_written_over_a_cotangent_that_nothing_else_reads(monkeypatch, scheme):
+    parts(monkeypatch, 1000)
+    g, weight = normal(7, 64), stored(normal(64, 64), scheme)
+    expected = g @ values(weight)
+    kept = g.copy()
+    assert not np.shares_memory(products.linear_x(kept, weight), kept)
+    assert np.array_equal(kept, g)
+    found = products.linear_x(g, weight, over=True)
+    assert np.shares_memory(found, g)
+    assert np.allclose(found, expected, atol=1e-4)
+
+
+def test_what_would_be_read_after_it_is_written_is_not_written_over(monkeypatch):
+    parts(monkeypatch, 1000)
+    weight = stored(normal(64, 64), "mxfp8")
+    for g in (normal(64, 64).T, normal(7, 128)[:, ::2], normal(64, 64).astype(np.float16)):
+        expected = g.astype(np.float64) @ values(weight)
+        assert np.allclose(products.linear_x(g, weight, over=True), expected, atol=0.1)
+    small = normal(2, 64)
+    monkeypatch.setattr(panels, "PANEL", 1 << 20)
+    assert not np.shares_memory(products.linear_x(small, weight, over=True), small)
+    wide = normal(7, 64)
+    narrow = stored(normal(64, 32), "mxfp8")
+    assert products.linear_x(wide, narrow, over=True).shape == (7, 32)
 
 
 @pytest.mark.parametrize("rows", [1, 3, 5])
