@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from autoq import devices
-from autoq.captured_memory import put
+from autoq.captured_memory import nothing_taken, put, taker
 from autoq.errors import ArgumentError, DeviceError, DTypeError, ShapeError
 from autoq.storage import QTensor
 from autoq.tape.node import LEAF
@@ -38,6 +38,7 @@ class Arguments:
         self.names = [name for name, _ in named(signature, args, kwargs)]
         self.nested = bool(kwargs) or any(map(_is_nest, args))
         self.tree = mapped((args, kwargs), self._enter)
+        self._takers = [self._taker(held) for held in self.held]
 
     def call(self, step: Callable[..., Any]) -> Any:
         """What the step returns for these arguments."""
@@ -50,18 +51,42 @@ class Arguments:
         Raises:
             ArgumentError, ShapeError, DTypeError, DeviceError: Naming the argument that differs, and how.
         """
-        plain = not (self.nested or kwargs or len(args) != len(self.held) or any(map(_is_nest, args)))
+        plain = not (self.nested or kwargs or len(args) != len(self.held))
         # Without nests the names are those of the first call, which needn't be made again.
-        found = list(zip(self.names, args, strict=True)) if plain else named(self.signature, args, kwargs)
-        if not plain and [name for name, _ in found] != self.names:
+        given = args if plain else self._matched(args, kwargs)
+        for name, x, held, take in zip(self.names, given, self.held, self._takers, strict=True):
+            if x is held or (not devices.SEVERAL and take(x)):
+                continue
+            if plain and _is_nest(x):
+                self._matched(args, kwargs)  # which tells how the structure differs
+            self._copy(name, x, held)
+
+    def _matched(self, args: Any, kwargs: Any) -> list[Any]:
+        """What is in the arguments, after a check that they are nested as the first ones were."""
+        found = named(self.signature, args, kwargs)
+        if [name for name, _ in found] != self.names:
             raise ArgumentError(
                 f"a captured step got {_listed(name for name, _ in found)}.",
                 f"what it was captured with: {_listed(self.names)}",
                 "Pass nests of the same structure, or capture a second step.",
             )
-        for (name, x), held in zip(found, self.held, strict=True):
-            if x is not held:
-                self._copy(name, x, held)
+        return [x for _, x in found]
+
+    def _taker(self, held: Any) -> Callable[[Any], bool]:
+        """A function that takes a tensor which lies as the first one, and returns False for others.
+
+        What training passes in nearly every step is spared all checks but those of kind and memory.
+        """
+        if not isinstance(held, Tensor) or held._node is LEAF:
+            return nothing_taken
+        kind, wanted = held.__class__, held._type
+        take = taker(devices.namespace_of(self.device), held._value)
+
+        def take_tensor(x: Any) -> bool:
+            alike = x.__class__ is kind and x._type is wanted and x._node is None
+            return alike and take(x._value)
+
+        return take_tensor
 
     def _enter(self, x: Any) -> Any:
         """An argument of the first call as the step gets it."""
@@ -117,6 +142,12 @@ class Arguments:
                 f"a captured step got {name} of type {dtype_name(dtype)}{_flag(x)}.",
                 f"{dtype_name(held._type.dtype)}{_flag(held)}, as when it was captured",
                 "Cast it with .astype(...).",
+            )
+        if type(value) is QTensor and value.layout != held._value.layout:
+            raise ArgumentError(
+                f"a captured step got {name} with its axes in the order {value.layout.order} in memory.",
+                f"{held._value.layout.order}, as when it was captured",
+                "Pass packed tensors that aren't transposed, and transpose them in the step.",
             )
         if isinstance(x, Tensor):
             self._check_device(name, value)
