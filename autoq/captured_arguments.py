@@ -55,7 +55,7 @@ class Arguments:
         # Without nests the names are those of the first call, which needn't be made again.
         given = args if plain else self._matched(args, kwargs)
         for name, x, held, take in zip(self.names, given, self.held, self._takers, strict=True):
-            if x is held or (not devices.SEVERAL and take(x)):
+            if x is held or take(x):
                 continue
             if plain and _is_nest(x):
                 self._matched(args, kwargs)  # which tells how the structure differs

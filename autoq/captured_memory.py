@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from autoq.devices import SEVERAL
 from autoq.storage import QTensor
 
 STEPS = 8  # steps a half of the pinned memory is for: the host may be as many ahead of the device, or twice
@@ -77,7 +78,7 @@ def copied(cupy: Any, source: Any) -> Any:
 
 
 def taker(cupy: Any, target: Any) -> Callable[[Any], bool]:
-    """A function that copies a value of the same device to ``target`` if both lie in memory alike.
+    """A function that copies a value to ``target`` if both lie alike in the memory of one device.
 
     It looks at nothing else and returns False for any other value, of which nothing counts as copied.
 
@@ -90,13 +91,13 @@ def taker(cupy: Any, target: Any) -> Callable[[Any], bool]:
     if not target.flags.c_contiguous:
         return nothing_taken
     kind, strides, shape, dtype = target.__class__, target.strides, target.shape, target.dtype
-    address, size = target.data.ptr, target.nbytes
+    address, size, device = target.data.ptr, target.nbytes, target.device.id
     copy, current = cupy.cuda.runtime.memcpyAsync, cupy.cuda.get_current_stream
 
     def take(value: Any) -> bool:
         if value.__class__ is not kind or value.shape != shape or value.strides != strides:
             return False
-        if value.dtype != dtype:
+        if value.dtype != dtype or (SEVERAL and value.device.id != device):
             return False
         copy(address, value.data.ptr, size, ON_DEVICE, current().ptr)
         return True

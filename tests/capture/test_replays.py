@@ -11,7 +11,7 @@ import pytest
 
 import autoq as aq
 from autoq.captured_arguments import Arguments
-from autoq.errors import ArgumentError
+from autoq.errors import ArgumentError, DeviceError
 
 DEVICE = os.environ.get("AUTOQ_TEST_DEVICE", "cpu")
 pytestmark = pytest.mark.skipif(DEVICE == "cpu", reason="needs a GPU, or AUTOQ_TEST_DEVICE=standin")
@@ -72,6 +72,15 @@ def test_arguments_may_lie_otherwise(otherwise: Callable[[Any], Any], first_as_w
     for given in (first, first, second, first, second):
         expected = (aq.tensor(given).numpy() if isinstance(given, np.ndarray) else given.numpy()) + 1.0
         assert step(given).numpy().tobytes() == expected.tobytes()
+
+
+def test_an_argument_that_lies_alike_on_another_gpu_is_refused() -> None:
+    if "cuda:1" not in aq.__array_namespace_info__().devices():
+        return  # one GPU
+    for x in (on_gpu(4, 32), on_gpu(4, 32).quantize("mxfp8")):
+        step = recorded(lambda x: x.dequantize(), x)
+        with pytest.raises(DeviceError, match="on cuda got x on cuda:1"):
+            step(x.to("cuda:1"))
 
 
 def packed_rows(seed: int) -> Any:

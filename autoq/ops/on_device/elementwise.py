@@ -101,7 +101,8 @@ def computed(
         out: The dtype or scheme wanted.
         whole: Whether arrays of integers pass as floats.
     """
-    key = (*what, out, current_device() if SEVERAL else 0, *[signature(x) for x in values])
+    parts = [x.signature if x.__class__ is QTensor else signature(x) for x in values]
+    key = (*what, out, current_device() if SEVERAL else 0, *parts)
     call = _known.get(key, UNKNOWN)
     if call is UNKNOWN:
         if len(_known) >= CALLS:
