@@ -17,7 +17,7 @@ from typing import Any
 
 from autoq import devices
 from autoq.captured_arguments import Arguments
-from autoq.captured_memory import Uploads, allocator, constant, room
+from autoq.captured_memory import Uploads, allocator, constant, copied, room
 from autoq.captured_state import Watch, check_same
 from autoq.context import Observer, current, observing
 from autoq.errors import ArgumentError, CaptureError
@@ -187,7 +187,7 @@ class _Graph:
         self.seen: list[Any] = []
         self.graph: Any = None
         self.result: Any = None
-        self._uploads = Uploads(cupy)
+        self._uploads: Any = None
         self._stream: Any = None
 
     def record(self, step: Callable[..., Any], trace: list[Any], known: list[Tensor]) -> None:
@@ -203,6 +203,7 @@ class _Graph:
                     for seen in watch.seen:
                         seen.carry(self.cupy.copyto)
                 check_same(trace, watch.trace)
+            self._uploads = Uploads(self.cupy, self.recording.parts())
         except BaseException:
             for seen in watch.seen:
                 seen.restore()
@@ -246,8 +247,6 @@ class _Graph:
     def start(self) -> Any:
         """The graph's first run, with what the recording call computed on the host."""
         self.follow()
-        with self._uploads.slot() as upload:
-            self.recording.upload(upload)
         return self._launched()
 
     def replay(self) -> Any:
@@ -255,16 +254,26 @@ class _Graph:
         self.recording.check()
         for seen in self.seen:
             seen.check()
-        with self._uploads.slot() as upload:
-            self.recording.advance(upload)
+        self.recording.advance()
         result = self._launched()
         for seen in self.seen:
             seen.settle()
         return result
 
     def _launched(self) -> Any:
+        """Copy the host's values, start the graph, and copy what the step returned."""
+        self._uploads.start(self._stream)
         self.graph.launch(self._stream)
-        return mapped(self.result, _copied)
+        return mapped(self.result, self._copied)
+
+    def _copied(self, x: Any) -> Any:
+        """A returned tensor with memory of its own; numbers and the like as they were when recorded."""
+        value = x._value if isinstance(x, Tensor) else x
+        if devices.on_gpu(value):
+            value = copied(self.cupy, value)
+        elif devices.is_array(value) or type(value) is QTensor:
+            value = value.copy()
+        return x.__class__(value, x._type) if isinstance(x, Tensor) else value
 
     def follow(self) -> None:
         """Let the current stream wait for the one that the graph ran on last, before anything is written."""

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from autoq import devices
-from autoq.captured_memory import put
+from autoq.captured_memory import nothing_taken, put, taker
 from autoq.errors import ArgumentError, DeviceError, DTypeError, ShapeError
 from autoq.storage import QTensor
 from autoq.tape.node import LEAF
@@ -41,6 +41,7 @@ class Arguments:
         self.names = [name for name, _ in named(signature, args, kwargs)]
         self.nested = bool(kwargs) or any(map(_is_nest, args))
         self.tree = mapped((args, kwargs), self._enter)
+        self._takers = [self._taker(held) for held in self.held]
 
     def call(self, step: Callable[..., Any]) -> Any:
         """What the step returns for these arguments."""
@@ -53,11 +54,17 @@ class Arguments:
         Raises:
             ArgumentError, ShapeError, DTypeError, DeviceError: Naming the argument that differs, and how.
         """
-        for (name, x), held, fixed in zip(self._found(args, kwargs), self.held, self.fixed, strict=True):
-            if x is not held:
-                self._check(name, x, held, fixed)
-                if not fixed:
-                    self._copy(x, held)
+        plain = not (self.nested or kwargs or len(args) != len(self.held))
+        # Without nests the names are those of the first call, which needn't be made again.
+        found = zip(self.names, args, strict=True) if plain else self._found(args, kwargs)
+        for (name, x), held, fixed, take in zip(found, self.held, self.fixed, self._takers, strict=True):
+            if x is held or take(x):
+                continue
+            if plain and _is_nest(x):
+                self._found(args, kwargs)  # which tells how the structure differs
+            self._check(name, x, held, fixed)
+            if not fixed:
+                self._copy(x, held)
 
     def check(self, args: Any, kwargs: Any) -> None:
         """Raise as ``take`` does unless the arguments of another call could be taken."""
@@ -67,9 +74,7 @@ class Arguments:
 
     def _found(self, args: Any, kwargs: Any) -> Any:
         """What is in the arguments of another call, each with its name: those of the first one."""
-        plain = not (self.nested or kwargs or len(args) != len(self.held) or any(map(_is_nest, args)))
-        # Without nests the names are those of the first call, which needn't be made again.
-        if plain:
+        if not (self.nested or kwargs or len(args) != len(self.held) or any(map(_is_nest, args))):
             return zip(self.names, args, strict=True)
         found = named(self.signature, args, kwargs)
         names = [name for name, _ in found]
@@ -82,6 +87,25 @@ class Arguments:
                 "Pass nests of the same structure, and numbers as one array, or capture a second step.",
             )
         return found
+
+    def _taker(self, held: Any) -> Callable[[Any], bool]:
+        """A function that takes a tensor which lies as the first one, and returns False for others.
+
+        What training passes in nearly every step is spared all checks but those of kind and memory.
+        """
+        if self.device == "cpu" or not isinstance(held, Tensor) or held._node is LEAF:
+            return nothing_taken
+        kind, wanted, target = held.__class__, held._type, held._value
+        take = taker(devices.namespace_of(self.device), target)
+
+        def take_tensor(x: Any) -> bool:
+            alike = x.__class__ is kind and x._type is wanted and x._node is None
+            if not alike or held._value is not target or not take(x._value):
+                return False
+            held._grad = None  # as a new tensor's, if the step asks for gradients of its arguments
+            return True
+
+        return take_tensor
 
     def _enter(self, x: Any) -> Any:
         """An argument of the first call as the step gets it."""
@@ -143,6 +167,12 @@ class Arguments:
                 f"a captured step got {name} of type {dtype_name(dtype)}{_flag(x)}.",
                 f"{dtype_name(held._type.dtype)}{_flag(held)}, as in its first call",
                 "Cast it with .astype(...).",
+            )
+        if type(value) is QTensor and value.layout != held._value.layout:
+            raise ArgumentError(
+                f"a captured step got {name} with its axes in the order {value.layout.order} in memory.",
+                f"{held._value.layout.order}, as when it was captured",
+                "Pass packed tensors that aren't transposed, and transpose them in the step.",
             )
         if isinstance(x, Tensor):
             self._check_device(name, value)

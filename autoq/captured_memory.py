@@ -3,47 +3,57 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
 
-SLOTS = 8  # steps that the host may be ahead of the device
+from autoq.devices import SEVERAL
+from autoq.storage import QTensor
+
+STEPS = 8  # steps a half of the pinned memory is for: the host may be as many ahead of the device, or twice
 FROM_HOST, ON_DEVICE = 1, 3  # cudaMemcpyKind
 
 
 class Uploads:
-    """Pinned memory for the host's values of several steps: none is overwritten before it was read."""
+    """Pinned memory for the host's values of several steps: none is overwritten before it was read.
 
-    def __init__(self, cupy: Any) -> None:
-        self.cupy, self.turn = cupy, 0
-        self.slots: list[dict[int, Any]] = [{} for _ in range(SLOTS)]
-        self.events = [cupy.cuda.Event(disable_timing=True) for _ in range(SLOTS)]
+    It has two halves of ``STEPS`` steps. One event tells that all copies from a half are over, which is
+    asked for before the half is written again.
 
-    @contextmanager
-    def slot(self) -> Any:
-        """The function that copies host bytes to where a device array begins, within one step."""
-        number = self.turn = (self.turn + 1) % SLOTS
-        held, event = self.slots[number], self.events[number]
-        if held:
-            event.synchronize()  # the copies of the step that had this slot are over
-        stream = self.cupy.cuda.get_current_stream()
+    Args:
+        cupy: The library.
+        parts: Device bytes, and the host's that are copied there in each step.
+    """
 
-        def upload(device: Any, host: np.ndarray) -> None:
-            key, size = len(used), host.nbytes
-            if key not in held:
-                memory = self.cupy.cuda.alloc_pinned_memory(size)
-                pinned = np.frombuffer(memory, np.uint8, size)
-                held[key] = pinned, pinned.ctypes.data
-            used.append(key)
-            pinned, address = held[key]
+    def __init__(self, cupy: Any, parts: list[tuple[Any, np.ndarray]]) -> None:
+        self.turn = 0
+        self.events = [cupy.cuda.Event(disable_timing=True) for _ in range(2)]
+        self._copy = cupy.cuda.runtime.memcpyAsync
+        self._parts = [
+            (device.data.ptr, host, [(row, row.ctypes.data) for row in _pinned(cupy, host.nbytes)])
+            for device, host in parts
+        ]
+
+    def start(self, stream: Any) -> None:
+        """Copy what the host's bytes are now, on a stream that waits for the one of the step before."""
+        if not self._parts:
+            return
+        half, step = divmod(self.turn, STEPS)
+        if step == 0:
+            self.events[half].synchronize()
+        for target, host, rows in self._parts:
+            pinned, address = rows[self.turn]
             pinned[...] = host
-            self.cupy.cuda.runtime.memcpyAsync(device.data.ptr, address, size, FROM_HOST, stream.ptr)
+            self._copy(target, address, host.nbytes, FROM_HOST, stream.ptr)
+        if step == STEPS - 1:
+            self.events[half].record(stream)
+        self.turn = (self.turn + 1) % (2 * STEPS)
 
-        used: list[int] = []
-        yield upload
-        if used:
-            event.record(stream)
+
+def _pinned(cupy: Any, size: int) -> np.ndarray:
+    """So many bytes of pinned memory for each step of both halves, uint8 (2 * STEPS, size)."""
+    count = 2 * STEPS * size
+    return np.frombuffer(cupy.cuda.alloc_pinned_memory(count), np.uint8, count).reshape(2 * STEPS, size)
 
 
 def put(cupy: Any, target: Any, source: Any) -> None:
@@ -56,6 +66,64 @@ def put(cupy: Any, target: Any, source: Any) -> None:
         cupy.cuda.runtime.memcpyAsync(target.data.ptr, source.data.ptr, target.nbytes, ON_DEVICE, stream)
     else:
         cupy.copyto(target, source)
+
+
+def copied(cupy: Any, source: Any) -> Any:
+    """A device array with the values of another, made on the current stream."""
+    if not source.flags.c_contiguous:
+        return source.copy()
+    made, stream = cupy.ndarray(source.shape, source.dtype), cupy.cuda.get_current_stream().ptr
+    cupy.cuda.runtime.memcpyAsync(made.data.ptr, source.data.ptr, made.nbytes, ON_DEVICE, stream)
+    return made
+
+
+def taker(cupy: Any, target: Any) -> Callable[[Any], bool]:
+    """A function that copies a value to ``target`` if both lie alike in the memory of one device.
+
+    It looks at nothing else and returns False for any other value, of which nothing counts as copied.
+
+    Args:
+        cupy: The library.
+        target: A device array or a QTensor of some, contiguous; for others nothing is taken.
+    """
+    if type(target) is QTensor:
+        return _packed_taker(cupy, target)
+    if not target.flags.c_contiguous:
+        return nothing_taken
+    kind, strides, shape, dtype = target.__class__, target.strides, target.shape, target.dtype
+    address, size, device = target.data.ptr, target.nbytes, target.device.id
+    copy, current = cupy.cuda.runtime.memcpyAsync, cupy.cuda.get_current_stream
+
+    def take(value: Any) -> bool:
+        if value.__class__ is not kind or value.shape != shape or value.strides != strides:
+            return False
+        if value.dtype != dtype or (SEVERAL and value.device.id != device):
+            return False
+        copy(address, value.data.ptr, size, ON_DEVICE, current().ptr)
+        return True
+
+    return take
+
+
+def nothing_taken(value: Any) -> bool:
+    """The taker of what isn't copied, or not by one call: it takes nothing."""
+    return False
+
+
+def _packed_taker(cupy: Any, target: QTensor) -> Callable[[Any], bool]:
+    scheme, shape, layout = target.scheme, target.shape, target.layout
+    words, scales = taker(cupy, target.words), taker(cupy, target.scales)
+    level = nothing_taken if target.tensor_scale is None else taker(cupy, target.tensor_scale)
+
+    def take(value: Any) -> bool:
+        if value.__class__ is not QTensor or value.scheme is not scheme or value.shape != shape:
+            return False
+        if value.layout is not layout and value.layout != layout:
+            return False
+        both = words(value.words) and scales(value.scales)
+        return both and (value.tensor_scale is None or level(value.tensor_scale))
+
+    return take
 
 
 def allocator(cupy: Any) -> Callable[[int], Any]:

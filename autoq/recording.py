@@ -58,7 +58,9 @@ class Recording:
             >>> steps = iter(range(1, 10))
             >>> recording = Recording(lambda size: np.empty(size, np.uint8), np.copy)
             >>> count = recording.follow(lambda: np.float32(next(steps)))
-            >>> recording.advance(lambda device, host: np.copyto(device[: len(host)], host))
+            >>> recording.advance()
+            >>> for device, host in recording.parts():
+            ...     device[: len(host)] = host
             >>> count
             array(2., dtype=float32)
         """
@@ -111,18 +113,15 @@ class Recording:
             if get() is not expected:
                 raise replaced(name)
 
-    def advance(self, upload: Callable[[Any, np.ndarray], None]) -> None:
-        """Compute the host's values of the next step and copy them to the device."""
+    def advance(self) -> None:
+        """Compute the host's values of the next step."""
         for action in self._actions:
             action()
-        self.upload(upload)
 
-    def upload(self, upload: Callable[[Any, np.ndarray], None]) -> None:
-        """Copy the host's values to the device, of the last chunk what is in use."""
-        for chunk in self.chunks[:-1]:
-            upload(chunk.device, chunk.host)
-        if self.chunks:
-            upload(self.chunks[-1].device, self.chunks[-1].host[: self._used])
+    def parts(self) -> list[tuple[Any, np.ndarray]]:
+        """Where on the device the host's values go, and their bytes: of the last chunk what is in use."""
+        found = [(chunk.device, chunk.host) for chunk in self.chunks[:-1]]
+        return found + [(chunk.device, chunk.host[: self._used]) for chunk in self.chunks[-1:]]
 
     def _room(self, size: int) -> tuple[np.ndarray, Any]:
         """Parts of a chunk, on the host and on the device."""

@@ -123,7 +123,7 @@ def binary(name: str, a: Any, b: Any) -> Tensor:
                     return _native(REGISTRY[name], a, b, a._value, b._value, found)
             elif b.__class__ is float or b.__class__ is int:
                 return _native(REGISTRY[name], a, b, a._value, b, found)
-    return apply(name, a, b)
+    return run(REGISTRY[name], (a, b), _NO_STATICS, None)
 
 
 def _native(op: Op, a: Any, b: Any, x: Any, y: Any, out_type: TensorType) -> Tensor:
@@ -220,33 +220,32 @@ def encoded(value: np.ndarray, out_type: TensorType, reduced_last: bool = False)
 def run_float(op: Op, operands: tuple[Any, ...], static: dict[str, Any], out_dtype: Any) -> Tensor:
     context = current()
     key: list[Any] = [op, out_dtype, context.resolution]
+    values: list[Any] = []
     tracked = gpu = host = False
     for x in operands:
         if isinstance(x, _Tensor):
             value = x._value
+            values.append(value)
             key.append(x._type if value.shape else (x._type,))
             tracked = tracked or x._node is not None
             if value.__class__ is QTensor and value._memory is None:
                 value = value.words  # others are on a GPU, and their arrays aren't made for this
-            if value.__class__ is np.ndarray or not (value.__class__ is QTensor or on_gpu(value)):
-                host = True
-            else:
-                gpu = True
+            there = value.__class__ is not np.ndarray and (value.__class__ is QTensor or on_gpu(value))
+            gpu, host = gpu or there, host or not there
         else:
+            values.append(x)
             key.append(x.__class__)
     if (plan := _plans.get(tuple(key))) is None:
         plan = _plans[tuple(key)] = make_plan(op, operands, out_dtype, context.resolution)
     out_type, compute, packed = plan
     if packed and not gpu and op.elementwise and _worth_tiling(operands):
-        value, out_type = _tiled(op, operands, static, out_type, compute)
+        value, out_type = _tiled(op, values, static, out_type, compute)
     else:
         work = float64 if context.exact and op.accumulates and compute is float32 else compute
         try:
-            value = NotImplemented
-            if gpu:
-                if host or SEVERAL:
-                    one_device(op, operands)
-                value = forward_on_device(op, stored_values(operands), static, out_type.dtype, work)
+            if gpu and (host or SEVERAL):
+                one_device(op, operands)
+            value = forward_on_device(op, values, static, out_type.dtype, work) if gpu else NotImplemented
             if value is NotImplemented:
                 decode = decoded if op.integers else as_floats
                 value = computed(op, [decode(x, work) for x in operands], static, work)
@@ -301,15 +300,7 @@ def _worth_tiling(operands: tuple[Any, ...]) -> bool:
     return max([x._value.size for x in operands if isinstance(x, _Tensor)]) > TILED_FROM
 
 
-def stored_values(operands: tuple[Any, ...]) -> list[Any]:
-    """What the operands hold: arrays and packed arrays; numbers and None stay."""
-    return [x._value if isinstance(x, _Tensor) else x for x in operands]
-
-
-def _tiled(
-    op: Op, operands: tuple[Any, ...], static: dict[str, Any], out_type: TensorType, compute: Any
-) -> Any:
-    values = stored_values(operands)
+def _tiled(op: Op, values: list[Any], static: dict[str, Any], out_type: TensorType, compute: Any) -> Any:
     shape = check_broadcast(op, values)
     out = out_type.dtype
     if isinstance(out, QuantScheme):

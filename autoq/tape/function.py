@@ -51,7 +51,8 @@ def function(op: Op) -> Callable[..., Tensor]:
 
     def call(*arguments: Any, out_dtype: Any = None, **named: Any) -> Tensor:
         tail = tails.get(len(arguments))
-        if tail is None or not (required <= named.keys() and named.keys() <= statics):
+        unlike = (named or required) and not (required <= named.keys() and named.keys() <= statics)
+        if tail is None or unlike:
             if op.widens and "dtype" in named:
                 return _cast_first(call, op, arguments, named, out_dtype)
             arguments, named = _bound(op, defaults, arguments, named)

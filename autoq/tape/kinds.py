@@ -17,7 +17,6 @@ from autoq.tape.apply import (
     on_device,
     output,
     run_float,
-    stored_values,
     untracked,
 )
 from autoq.tape.beside import as_array, one_device
@@ -40,7 +39,8 @@ def run_index(op: Op, operands: tuple[Any, ...], static: dict[str, Any], out_dty
     value = NotImplemented
     if on_device(operands):
         one_device(op, operands)
-        value = forward_on_device(op, stored_values(operands), static, bool_, compute)
+        values = [getattr(x, "_value", x) for x in operands]
+        value = forward_on_device(op, values, static, bool_, compute)
     if value is NotImplemented:
         arrays = [decoded(x, compute) if _is_float(x) else getattr(x, "_value", x) for x in operands]
         value = computed(op, arrays, static)

@@ -116,8 +116,13 @@ class Node:
         if reads is None:
             reads = op.reads_of(needs)
         if reads:
-            self.saved = tuple([x if i in reads else None for i, x in enumerate(operands)])
-            self.versions = [0 if x.__class__ in NUMBERS else x._version[0] for x in self.saved]
+            if len(reads) >= len(operands):
+                self.saved = operands
+            else:
+                self.saved = tuple([x if i in reads else None for i, x in enumerate(operands)])
+            self.versions = versions = []
+            for x in self.saved:
+                versions.append(0 if x.__class__ in NUMBERS else x._version[0])
         else:
             self.saved, self.versions = (), ()
         self.type, self.shape, self.note = out_type, shape, note

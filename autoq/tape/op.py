@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import sys
-from collections.abc import Callable, Container, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -13,7 +13,7 @@ import numpy as np
 from autoq.errors import ArgumentError
 
 KINDS = ("float", "layout", "index", "cast", "loss", "update")
-EVERY: Container[int] = range(sys.maxsize)  # of a variadic op's operands, however many there are
+EVERY: Collection[int] = range(sys.maxsize)  # of a variadic op's operands, however many there are
 
 
 class Read(NamedTuple):
@@ -70,6 +70,7 @@ class Op:
         sample: ``sample(rng)`` lists ``(operands, static)`` in the op's smooth domain, for the registry
             tests.
         doc: The public docstring; the forward's own if empty.
+        differentiable: Whether it has gradient rules.
     """
 
     name: str
@@ -89,12 +90,13 @@ class Op:
     shared: Callable[..., Any] | None = None
     sample: Callable[..., Any] | None = None
     doc: str = ""
+    differentiable: bool = field(default=True, init=False)
     statics: tuple[str, ...] = field(default=(), init=False)
     defaults: Mapping[str, Any] = field(default_factory=dict, init=False)
     optional: frozenset[str] = field(default=frozenset(), init=False)
     rules: tuple[Rule | None, ...] = field(default=(), init=False)
     shared_reads: tuple[Read, ...] = field(default=(), init=False)
-    reads: dict[int, Container[int]] = field(default_factory=dict, init=False)
+    reads: dict[int, Collection[int]] = field(default_factory=dict, init=False)
 
     def __post_init__(self) -> None:
         if self.kind not in KINDS:
@@ -102,6 +104,7 @@ class Op:
                 f"op {self.name}: kind {self.kind!r}.", ", ".join(KINDS), "Choose one of these."
             )
         operands, statics = _signature(self)
+        object.__setattr__(self, "differentiable", not isinstance(self.vjp, str))
         object.__setattr__(self, "operands", operands)
         object.__setattr__(self, "statics", statics)
         object.__setattr__(self, "defaults", _defaults(self))
@@ -110,12 +113,7 @@ class Op:
         if self.shared is not None:
             object.__setattr__(self, "shared_reads", tuple(_reads(self, self.shared, after=1)))
 
-    @property
-    def differentiable(self) -> bool:
-        """Whether it has gradient rules."""
-        return not isinstance(self.vjp, str)
-
-    def reads_of(self, needs: int) -> Container[int]:
+    def reads_of(self, needs: int) -> Collection[int]:
         """The operands whose values are read by the rules of those in the bit set ``needs``; kept."""
         rules = self.rules * needs.bit_length() if self.variadic else self.rules
         chosen = [rule for i, rule in enumerate(rules) if rule is not None and needs >> i & 1]

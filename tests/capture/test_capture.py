@@ -2,33 +2,32 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
+import numpy as np
 import pytest
 
 import autoq as aq
+from autoq.captured_memory import STEPS, Uploads
 from autoq.errors import ArgumentError
 from autoq.recording import RECORDINGS, Recording, recorded_by, recording
 
 HERE = Path(__file__).parent
-STEPS = ("arguments", "captured", "misuse", "networks", "silent")
 ON_CPU = os.environ.get("AUTOQ_TEST_DEVICE", "cpu") == "cpu"
 
 
 @pytest.mark.skipif(not ON_CPU, reason="the tests run on a device of their own")
 def test_captured_steps_on_the_stand_in() -> None:
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:xdist", "-p", "no:cacheprovider"]
+    names = ("arguments", "captured", "misuse", "networks", "replays", "silent")
     result = subprocess.run(
-        [
-            *command,
-            *(
-                str(HERE / f"test_{name}.py")
-                for name in ("arguments", "captured", "misuse", "networks", "silent")
-            ),
-        ],
+        [*command, *(str(HERE / f"test_{name}.py") for name in names)],
         env={**os.environ, "AUTOQ_TEST_DEVICE": "standin"},
         cwd=HERE.parents[1],
         capture_output=True,
@@ -87,3 +86,65 @@ def test_failures_are_taken_back_last_first() -> None:
     made.on_failure(lambda: order.append("second"))
     made.fail()
     assert order == ["second", "first"]
+
+
+class LateDevice:
+    """Stands for CuPy with a device that copies nothing before the host waits for an event."""
+
+    def __init__(self) -> None:
+        self.queue: list[tuple[int, int, int]] = []
+        self.done: list[list[int]] = []
+        self.waits = 0
+        self.cuda = SimpleNamespace(
+            Event=lambda disable_timing: LateEvent(self),
+            alloc_pinned_memory=lambda size: np.zeros(size, np.uint8),
+            runtime=SimpleNamespace(memcpyAsync=self.copy),
+        )
+
+    def copy(self, target: int, source: int, size: int, kind: int, stream: int) -> None:
+        self.queue.append((target, source, size))
+
+    def run(self, count: int) -> None:
+        """Do the first copies, so many in all since the beginning."""
+        while len(self.done) < count:
+            target, source, size = self.queue[len(self.done)]
+            self.done.append([target, *ctypes.string_at(source, size)])
+
+
+class LateEvent:
+    """A point in the queue."""
+
+    def __init__(self, device: LateDevice) -> None:
+        self.device, self.count = device, 0
+
+    def record(self, stream: Any) -> None:
+        self.count = len(self.device.queue)
+
+    def synchronize(self) -> None:
+        self.device.waits += 1
+        self.device.run(self.count)
+
+
+def test_the_host_overwrites_nothing_that_a_late_device_has_to_read() -> None:
+    device, stream = LateDevice(), SimpleNamespace(ptr=0)
+    first, second = np.zeros(2, np.uint8), np.zeros(3, np.uint8)
+    places = [SimpleNamespace(data=SimpleNamespace(ptr=place)) for place in (10, 20)]
+    uploads = Uploads(device, list(zip(places, (first, second), strict=True)))
+    steps = 5 * STEPS + 3
+    for number in range(steps):
+        first[...], second[...] = number, 100 + number
+        uploads.start(stream)
+    behind = len(device.queue) - len(device.done)
+    device.run(2 * steps)
+    expected = [[[10, *[n] * 2], [20, *[100 + n] * 3]] for n in range(steps)]
+    assert device.done == [copy for step in expected for copy in step]
+    assert behind > 2 * STEPS  # two copies a step: the host stays ahead
+    assert device.waits == -(-steps // STEPS)
+
+
+def test_a_step_without_values_of_the_host_waits_for_nothing() -> None:
+    device = LateDevice()
+    uploads = Uploads(device, [])
+    for _ in range(3 * STEPS):
+        uploads.start(SimpleNamespace(ptr=0))
+    assert (device.queue, device.waits) == ([], 0)

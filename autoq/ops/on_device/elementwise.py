@@ -108,7 +108,8 @@ def computed(
         into: The array to write to, of the result's shape and dtype, C-contiguous and aligned to 16 bytes; an
             operand may be the same array.
     """
-    key = (*what, out, current_device() if SEVERAL else 0, *[signature(x) for x in values])
+    parts = [x.signature if x.__class__ is QTensor else signature(x) for x in values]
+    key = (*what, out, current_device() if SEVERAL else 0, *parts)
     call = _known.get(key, UNKNOWN)
     if call is UNKNOWN:
         if len(_known) >= CALLS:
