@@ -106,7 +106,7 @@ def test_packed_arguments_with_their_axes_in_another_order_are_refused() -> None
 def test_a_nest_in_the_place_of_a_tensor_is_named() -> None:
     step = recorded(lambda x, labels: x + labels, on_gpu(4), on_gpu(4))
     for nest in ([on_gpu(4)], {}, ()):
-        with pytest.raises(ArgumentError, match="what it was captured with: x, labels"):
+        with pytest.raises(ArgumentError, match="what it got in its first call: x, labels"):
             step(on_gpu(4), nest)
 
 
