@@ -21,7 +21,7 @@ from .readers import Reader, box_reader, line_reader, whole_tile
 from .writers import Writer, dense_writer, packed_writer, refuse
 
 TILE = 1 << 16
-# Tiles of all threads together, in bytes: the rest of the 4 MB is words and temporaries, up to a third as much.
+# Tiles of all threads together, in bytes: the rest of the 4 MB is words and temporaries, a third as much.
 MEMORY = 11 << 18
 
 
