@@ -79,6 +79,7 @@ def custom_op(
         "reduction": reduction,
         "accumulates": accumulates,
         "residual": residual,
+        "custom": True,
     }
 
     def made(forward: Callable[..., Any]) -> Callable[..., Any]:

@@ -233,7 +233,11 @@ def to_device(array: Any, device: str) -> Any:
             return made.constant(array).copy()  # in the graph: each replay may change its own
     try:
         with using_device(device):
-            return array.copy() if on_gpu(array) else import_cupy().asarray(array)
+            if on_gpu(array):
+                return array.copy()
+            # With an axis: an array without one CuPy fills with the value, and with 0.0 for -0.0.
+            made = import_cupy().asarray(array if array.ndim else array[None])
+            return made if array.ndim else made[0]
     except MemoryError as error:
         raise memory_error(f"a copy to {device!r}", error) from error
 

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 from autoq.devices import on_gpu
-from autoq.tape.op import Op
+from autoq.tape.op import Op, has_its_name
 from autoq.tape.refusal import check_loop
 from autoq.types import bool_, float32
 
@@ -68,7 +68,7 @@ def accelerate_rule(
 
 def rule_on_device(op: Op, i: int) -> Callable[..., Any] | None:
     """The gradient rule on GPUs of the operand at a position, or None."""
-    return None if op.variadic else _rules.get((op.name, op.operands[i]))
+    return None if op.variadic or not has_its_name(op) else _rules.get((op.name, op.operands[i]))
 
 
 def bind_loader(load: Callable[[], Any]) -> None:
@@ -82,7 +82,7 @@ def forward_on_device(op: Op, values: Any, static: dict[str, Any], out: Any, com
         _load.pop()()
     if compute is not float32:
         check_loop(op, values, compute)
-    function = _forwards.get(op.name)
+    function = _forwards.get(op.name) if has_its_name(op) else None
     if function is None and op.elementwise:
         function = _forwards.get(ELEMENTWISE)
     if function is None or (static and any(name not in op.statics for name in static)):

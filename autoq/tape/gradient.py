@@ -184,7 +184,9 @@ def _raw_step(node: Node, g: Any, grads: Gradients, owned: set[Any]) -> None:
     values: dict[Any, Any] = {}
     rules = node.op.rules
     made: list[Any] = []
-    last = _first(node.parents) if F is RAW_ON_DEVICE and node in owned else None
+    last = None  # the operand whose rule reads the cotangent last, if nothing else holds that
+    if F is RAW_ON_DEVICE and node in owned and not node.op.custom:
+        last = _first(node.parents)
     for i in reversed(range(len(node.parents))):  # a weight's before the signal's: least memory at once
         parent = node.parents[i]
         if parent is None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -11,6 +12,7 @@ import numpy as np
 from autoq.types import float32, float64
 
 if TYPE_CHECKING:
+    from autoq.schemes import QuantScheme
     from autoq.tape.hooks import Hooks
     from autoq.tape.op import Op
     from autoq.tape.tensor import Tensor
@@ -151,10 +153,8 @@ class Node:
 def sign_shows(x: Any, y: Any) -> bool:
     """Whether ``y``, the stored ``max(x, 0)``, is above zero exactly where ``x`` is.
 
-    Dense values of one dtype are. Of packed ones it takes equal blocks with scales that are powers of two:
-    those of ``y`` are not larger then, so that every code of ``x`` that is above zero has a code in ``y``.
-    The rule ``"ceil"`` may give codes that no quantize wrote a larger scale. A block that became NaN shows
-    nothing.
+    Dense values of one dtype are. Of packed ones it takes equal blocks, and a scheme whose positive codes
+    stay so when the block's others become 0. A block that became NaN shows nothing.
 
     Example:
         >>> sign_shows(np.zeros(2, np.float32), np.zeros(2, np.float32))
@@ -162,15 +162,32 @@ def sign_shows(x: Any, y: Any) -> bool:
     """
     if y.dtype != x.dtype:
         return False
-    if not hasattr(y, "scheme"):
-        return True
-    scheme, choices = y.scheme, (y.scheme.scale_rule, y.scheme.calibration)
-    return bool(
-        scheme.scale == "ue8m0"
-        and "ceil" not in choices
-        and "abs_mean" not in choices
-        and x.layout.is_identity
-    )
+    return not hasattr(y, "scheme") or (keeps_signs(y.scheme) and x.layout.is_identity)
+
+
+@lru_cache(maxsize=1024)
+def keeps_signs(scheme: QuantScheme) -> bool:
+    """Whether codes above zero, and only they, are that still when they are encoded beside zeros.
+
+    They are where there is a code for 0 and scales are powers of two that don't grow. A larger scale, which
+    small codes don't outlive, could come of the rule ``"ceil"``, of ``"round_up"`` with more room above zero
+    than below, and of ``"even"`` where the largest code is rounded up to a power of two, as it is beside
+    float32's smallest normal number where it is below 2.
+
+    Example:
+        >>> import autoq as aq
+        >>> keeps_signs(aq.mxfp8), keeps_signs(aq.nvfp4)
+        (True, False)
+    """
+    element = scheme.element_format
+    if scheme.scale != "ue8m0" or scheme.calibration != "abs_max" or 0 not in element.values:
+        return False
+    largest, exponent = element.maximum, element.maximum_exponent
+    if scheme.scale_rule == "round_up":
+        return largest <= element.half_range
+    if scheme.scale_rule == "even":
+        return exponent > 0 and largest <= 2.0**exponent * (2 - 2.0**-element.precision_bits)
+    return scheme.scale_rule == "floor"
 
 
 def compute_dtype(dtypes: Any) -> np.dtype[Any]:

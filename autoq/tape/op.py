@@ -70,6 +70,7 @@ class Op:
         sample: ``sample(rng)`` lists ``(operands, static)`` in the op's smooth domain, for the registry
             tests.
         doc: The public docstring; the forward's own if empty.
+        custom: Its rules are a user's, who may keep the cotangents that they get.
         differentiable: Whether it has gradient rules.
     """
 
@@ -90,6 +91,7 @@ class Op:
     shared: Callable[..., Any] | None = None
     sample: Callable[..., Any] | None = None
     doc: str = ""
+    custom: bool = False
     differentiable: bool = field(default=True, init=False)
     statics: tuple[str, ...] = field(default=(), init=False)
     defaults: Mapping[str, Any] = field(default_factory=dict, init=False)
@@ -142,6 +144,18 @@ def register(op: Op) -> Op:
         raise ArgumentError(f"op {op.name!r} is registered already.", "a new name", "Choose another name.")
     REGISTRY[op.name] = op
     return op
+
+
+def has_its_name(op: Op) -> bool:
+    """Whether the op is the registry's of its name: an op of one's own may be called like another one.
+
+    Example:
+        >>> import autoq as aq
+        >>> softmax = aq.custom_op(lambda x: x, vjp=lambda F, g: g, name="softmax")
+        >>> has_its_name(aq.softmax.op), has_its_name(softmax.op)
+        (True, False)
+    """
+    return REGISTRY.get(op.name) is op
 
 
 def _signature(op: Op) -> tuple[tuple[str, ...], tuple[str, ...]]:

@@ -117,7 +117,7 @@ def by_pieces(left: Any, right: Any, n: int) -> Any:
     from autoq.kernels.cuda.launch import empty
 
     out = empty((n, n), np.float32)
-    matmul._by_pieces(left, right, out, False)
+    matmul.by_pieces(left, right, out, False)
     return out
 
 

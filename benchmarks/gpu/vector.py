@@ -128,7 +128,7 @@ def divided(report: Any, cupy: Any, name: str, weights: list[Any]) -> None:
 def whole(report: Any, cupy: Any, name: str, weights: list[Any]) -> None:
     """What the layer costs with its op, and by a decoded copy and cuBLAS."""
     from autoq.kernels.cuda.launch import empty
-    from autoq.kernels.cuda.matmul import _by_pieces, product
+    from autoq.kernels.cuda.matmul import by_pieces, product
 
     k, n = weights[0].shape
     x = cupy.asarray(np.ones((1, k), np.float32))
@@ -136,7 +136,7 @@ def whole(report: Any, cupy: Any, name: str, weights: list[Any]) -> None:
     report.host_time(f"{name}: the product as ops call it", partial(product, x, weights[0]))
 
     def decoded(w: Any) -> None:
-        _by_pieces(x, w, empty((1, n), np.float32), False)
+        by_pieces(x, w, empty((1, n), np.float32), False)
 
     report.time(f"{name}: decoded, then cuBLAS", [partial(decoded, w) for w in weights[:2]])
 

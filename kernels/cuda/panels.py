@@ -5,7 +5,7 @@ Three pieces of a float32 matrix have half as many bytes again as the matrix. Wh
 
 - of some rows of the first operand, for those rows of the result, or of some columns of the second one;
 - or of some of the summed axis, if that is what lies together (the gradient of a weight is such a product):
-  piece by piece, and the result is added up.
+  piece by piece, and a float32 result is added up.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def by_pieces(a: Operand, b: Operand, out: Any, accumulate: bool, rounded: bool 
             _sum(pieces(a[rows], rounded), right, out[rows], accumulate)
     elif not _are_large(a, b, rounded):
         _sum(pieces(a, rounded), pieces(b, rounded), out, accumulate)
-    elif (first := _adds_up(a, b, rounded)) is not None:
+    elif (first := _adds_up(a, b, rounded)) is not None and out.dtype.name == "float32":
         _along(a, b, first, out, accumulate, rounded)
     elif _is_large(b, rounded):
         left = pieces(a, rounded)

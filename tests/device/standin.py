@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from .names import Offered, offered
-from .standin_array import computed, host_index, ndarray, unwrap, wrap
+from .standin_array import computed, host_index, ndarray, unwrap, wrap, zero_filled
 from .standin_device import Capsule, Device, OutOfMemoryError, current_device, on_device, read
 
 DEVICES = 2
@@ -148,7 +148,8 @@ def array(
         and obj.dtype == (dtype or obj.dtype)
     ):
         return obj
-    return wrap(np.array(_any(obj), dtype=dtype, order=order if order in "KCFA" else "K", ndmin=ndmin))
+    made = np.array(_any(obj), dtype=dtype, order=order if order in "KCFA" else "K", ndmin=ndmin)
+    return wrap(made if made.ndim else np.asarray(zero_filled(made)))
 
 
 def asarray(a: Any, dtype: Any = None, order: Any = None, copy: Any = None, **other: Any) -> ndarray:

@@ -45,6 +45,13 @@ def unwrap(value: Any) -> Any:
     return value
 
 
+def zero_filled(number: Any) -> Any:
+    """A number as CuPy fills arrays with it: any zero by zero bytes, -0.0 too."""
+    return (
+        number if np.any(number) or not np.issubdtype(np.asarray(number).dtype, np.floating) else abs(number)
+    )
+
+
 def _check_device(value: ndarray) -> None:
     if value._device != current_device():
         raise ValueError(
@@ -239,6 +246,7 @@ class ndarray:  # noqa: N801
         if isinstance(value, np.ndarray) and value.ndim:
             raise ValueError("non-scalar numpy.ndarray cannot be used for fill")
         given = value if isinstance(value, np.ndarray) else unwrap(value)
+        given = given if isinstance(value, ndarray) else zero_filled(given)
         with np.errstate(all="ignore"):
             self._array[host_index(index, self.shape)] = (
                 cast(given, self.dtype) if isinstance(value, ndarray) else given
@@ -267,7 +275,7 @@ class ndarray:  # noqa: N801
             return self.copy()
 
     def fill(self, value: Any) -> None:
-        self._array.fill(unwrap(value))
+        self._array.fill(value._array if isinstance(value, ndarray) else zero_filled(value))
 
     def set(self, array: np.ndarray, stream: Any = None) -> None:
         self._array[...] = array

@@ -320,7 +320,7 @@ def test_a_product_written_over_its_first_operand(cupy: Any, scheme: str | None,
 
 @pytest.mark.slow
 def test_memory_of_a_training_step(cupy: Any) -> None:
-    """In matrices of the signal's size: three weights, as many gradients, the input, and some more."""
+    """In matrices of the signal's size: three weights, as many gradients, the input, and two more."""
 
     class Peak(cupy.cuda.MemoryHook):
         name, live, most = "peak", 0, 0
@@ -333,15 +333,15 @@ def test_memory_of_a_training_step(cupy: Any) -> None:
             self.live -= event["mem_size"]
 
     n = 4096
-    layers = [m for _ in range(3) for m in (aq.nn.Linear(n, n, rng=aq.Generator(0)), aq.nn.ReLU())]
-    x = aq.tensor(normal(cupy, n, n))
     with Peak() as peak:
+        x = aq.tensor(normal(cupy, n, n))
+        layers = [m for _ in range(3) for m in (aq.nn.Linear(n, n, rng=aq.Generator(0)), aq.nn.ReLU())]
         model = aq.nn.Sequential(*layers).to("cuda")
         for _ in range(2):
             model(x.quantize("mxfp8")).sum().backward()
             for p in model.parameters():
                 p.grad = None
-    assert 5 < peak.most / x.nbytes < 3 + 3 + 2.5
+    assert 8 < peak.most / x.nbytes < 9
 
 
 def test_nothing_decoded_survives(cupy: Any) -> None:

@@ -6,17 +6,23 @@ import numpy as np
 import pytest
 
 import autoq as aq
+from autoq.schemes import ELEMENTS, ElementFormat
+from autoq.storage.packing import pack
 from autoq.tape.node import sign_shows
 
 MX = [aq.mxfp8, aq.mxfp8_e5m2, aq.mxfp6_e2m3, aq.mxfp6_e3m2, aq.mxfp4]
 RULES = ("round_up", "floor", "even")
 
 
-def any_codes(scheme: aq.QuantScheme, rng: np.random.Generator) -> aq.QTensor:
-    """Blocks of codes that no quantize need have written, with scales from the smallest to the largest."""
+def any_codes(scheme: aq.QuantScheme, rng: np.random.Generator, finite: bool = False) -> aq.QTensor:
+    """Blocks of codes that no quantize need have written, with scales from the smallest to the largest.
+
+    ``finite`` leaves out the largest ones, with which codes are beyond float32.
+    """
     q = aq.QTensor.quantize(np.zeros((512, 64), np.float32), scheme)
     words = rng.integers(0, 256, q.words.view(np.uint8).shape, np.uint8).view(q.words.dtype)
-    scales = rng.choice(np.r_[0:12, 100:140, 243:255].astype(np.uint8), q.scales.shape)
+    chosen = np.r_[0:12, 100:140] if finite else np.r_[0:12, 100:140, 243:255]
+    scales = rng.choice(chosen.astype(np.uint8), q.scales.shape)
     return aq.QTensor(words, scales, None, q.scheme, q.shape)
 
 
@@ -38,6 +44,48 @@ def test_a_rule_that_may_choose_a_larger_scale_loses_small_codes():
     after = aq.QTensor.quantize(np.maximum(x.dequantize(), 0), scheme)
     assert ((x.dequantize() > 0) & (after.dequantize() == 0)).any()
     assert not sign_shows(x, after)
+
+
+TABLES = {
+    "without 0": ((-1.0, 0.5), ("round_up", "floor")),
+    "more room above 0": ((0.0, 1.0, 3.0, -1.0), ("round_up", "even")),
+}
+
+
+@pytest.mark.parametrize("what", TABLES)
+def test_a_table_may_not_show_the_sign(what, monkeypatch):
+    values, rules = TABLES[what]
+    bits = len(values).bit_length() - 1
+    record = ElementFormat(what, bits, "table", max(values), min(values), table=values)
+    monkeypatch.setitem(ELEMENTS, what, record)
+    for rule in rules:
+        scheme = aq.QuantScheme(what, 32, "ue8m0", scale_rule=rule)
+        x = any_codes(scheme, np.random.default_rng(0), finite=True)
+        after = aq.QTensor.quantize(np.maximum(x.dequantize(), 0), scheme)
+        assert ((x.dequantize() > 0) != (after.dequantize() > 0)).any()
+        assert not sign_shows(x, after)
+
+
+@pytest.mark.parametrize("element", ["int2", "mxint8"])
+def test_even_rounds_up_to_the_smallest_normal_number(element):
+    scheme = aq.QuantScheme(element, 32, "ue8m0", scale_rule="even")
+    x = aq.QTensor.quantize(np.zeros((1, 32), np.float32), scheme)
+    codes = np.r_[1, ELEMENTS[element].values.argmax(), np.zeros(30)].astype(np.uint8)
+    words = pack(codes[None], scheme.element_bits)
+    x = aq.QTensor(words, np.zeros_like(x.scales), None, scheme, x.shape)
+    after = aq.QTensor.quantize(x.dequantize(), scheme)
+    assert x.dequantize()[0, 0] > 0 == after.dequantize()[0, 0]
+    assert not sign_shows(x, after)
+
+
+@pytest.mark.parametrize("rule", RULES)
+@pytest.mark.parametrize("element", ["int8_full", "int4"])
+def test_integers_with_scales_that_are_powers_of_two_show_the_sign(element, rule):
+    scheme = aq.QuantScheme(element, 32, "ue8m0", scale_rule=rule)
+    x = any_codes(scheme, np.random.default_rng(0), finite=True)
+    after = aq.QTensor.quantize(np.maximum(x.dequantize(), 0), scheme)
+    assert sign_shows(x, after)
+    np.testing.assert_array_equal(after.dequantize() > 0, x.dequantize() > 0)
 
 
 def signal(scheme: aq.QuantScheme | None, shape: tuple[int, ...] = (4, 64)) -> aq.Tensor:

@@ -24,7 +24,7 @@ from autoq.storage.plan import codec_of
 from autoq.storage.qtensor import make_late
 from autoq.tape.accelerated import ELEMENTWISE, accelerate, accelerate_rule
 from autoq.tape.namespace import Namespace
-from autoq.tape.op import REGISTRY, Op, Rule
+from autoq.tape.op import REGISTRY, Op, Rule, has_its_name
 from autoq.types import float32, float64
 
 make_late()
@@ -208,13 +208,13 @@ def plain_key(static: dict[Any, Any]) -> Key | None:
 
 def traceable(op: Op) -> Callable[..., Any]:
     """An op's forward without a look at what comes out, which custom ops take."""
-    return FORWARDS.get(op.name) or inspect.unwrap(op.forward)
+    return (FORWARDS.get(op.name) if has_its_name(op) else None) or inspect.unwrap(op.forward)
 
 
 @lru_cache(maxsize=1024)
 def forward_expression(op: Op, kinds: str, key: Key) -> Traced | None:
     """The expression of an op's forward; None where it has none."""
-    if op.name == "where" and kinds[0] != "b":
+    if op.name == "where" and kinds[0] != "b" and has_its_name(op):
         return None  # refused by the forward
     return traced(traceable(op), kinds.replace("i", "f"), {name: value for name, value, _ in key})
 

@@ -5,7 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+import autoq as aq
 from autoq.kernels.cuda import launch
+from autoq.ops.on_device.elementwise import elementwise
 from tests.custom.page import names
 
 SHAPES = [
@@ -42,3 +44,11 @@ def test_operands_of_float64_and_numbers() -> None:
     value = page["launched"](page["value_on_gpu"], x, 0.5)
     assert value.dtype == np.float64
     np.testing.assert_allclose(value, page["value_kernel"](x, 0.5), rtol=1e-14)
+
+
+def test_an_op_called_like_another_one_is_traced_by_itself() -> None:
+    rules = {"a": lambda F, g: g, "b": lambda F, g: g}
+    where = aq.custom_op(lambda a, b: a + 2.0 * b, vjp=rules, name="where", elementwise=True)
+    a, b = floats(3, 40), floats(3, 40, seed=1)
+    found = elementwise(where.op, (a, b), {}, np.dtype(np.float32), np.dtype(np.float32))
+    np.testing.assert_array_equal(found, a + np.float32(2) * b)

@@ -137,6 +137,16 @@ def test_the_gradient_of_a_large_weight_is_added_up(monkeypatch, scheme):
     assert np.allclose(products.matmul_b(g, x, (7, 32), (32, 8)), values(x).T @ g, atol=1e-4)
 
 
+def test_a_bfloat16_result_is_rounded_once(monkeypatch):
+    shapes = parts(monkeypatch, 300)
+    a, b = normal(64, 8).astype(np.float16), stored(normal(64, 32), "mxfp8")
+    found = matmul.product(a.T, products.operand(b), "bfloat16", "bf16")
+    assert found.dtype.name == "bfloat16"
+    assert shapes == [(8, 32)]
+    exact = a.astype(found.dtype).astype(np.float64).T @ values(b)
+    assert np.array_equal(found, exact.astype(np.float32).astype(found.dtype))
+
+
 def test_blocks_along_the_summed_axis_are_left_whole(monkeypatch):
     shapes = parts(monkeypatch, 0)
     g, x = normal(32, 8), QTensor.quantize(normal(32, 16), "mxfp8_2d")

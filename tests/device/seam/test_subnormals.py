@@ -94,3 +94,43 @@ def test_entries_of_a_packed_tensor_of_small_numbers_are_set(name: str, size: fl
     assert found[0].same_bits(found[1])
     q = aq.tensor(x, device=device).quantize(name).qtensor
     np.testing.assert_array_equal(to_host(q.effective_scales()), q.to("cpu").effective_scales())
+
+
+def assigned(x: Any, value: Any, *index: Any) -> Any:
+    with aq.no_grad():
+        x[index or ...] = value
+    return x
+
+
+ZEROS: dict[str, Any] = {
+    "tensor": lambda device: aq.tensor(-0.0, device=device),
+    "tensor of an array": lambda device: aq.tensor(np.full((), -0.0, np.float32), device=device),
+    "tensor of a NumPy number": lambda device: aq.tensor(np.float64(-0.0), device=device),
+    "to": lambda device: aq.tensor(-0.0, device="cpu").to(device),
+    "full": lambda device: aq.full((), -0.0, device=device),
+    "full of three": lambda device: aq.full(3, -0.0, device=device),
+    "full_like": lambda device: aq.full_like(aq.ones(3, device=device), -0.0),
+    "x[...] =": lambda device: assigned(aq.ones(3, device=device), -0.0),
+    "x[1] =": lambda device: assigned(aq.ones(3, device=device), -0.0, 1),
+    "x[:, 1] =": lambda device: assigned(aq.ones((2, 3), device=device), -0.0, slice(None), 1),
+    "x[mask] =": lambda device: assigned(
+        aq.ones(3, device=device), -0.0, aq.tensor([True, False, True], device=device)
+    ),
+    "at.set": lambda device: aq.ones(3, device=device).at[1].set(-0.0),
+    "at.set of rows": lambda device: aq.ones((3, 2), device=device).at[[0, 2]].set(-0.0),
+    "masked_fill": lambda device: aq.masked_fill(
+        aq.ones(2, device=device), aq.tensor([True, False], device=device), -0.0
+    ),
+    "where": lambda device: aq.where(
+        aq.tensor([True, False], device=device), -0.0, aq.ones(2, device=device)
+    ),
+    "atan2 of two numbers": lambda device: aq.atan2(aq.tensor(-0.0, device=device), -0.0),
+    "a sum of nothing": lambda device: aq.sum(aq.zeros((2, 0), device=device), axis=1),
+    "max with an initial value": lambda device: aq.maximum(aq.full(2, -0.0, device=device), -1.0),
+}
+
+
+@pytest.mark.parametrize("how", ZEROS)
+def test_minus_zero_stays(how: str) -> None:
+    found = [ZEROS[how](device).numpy() for device in ("cpu", "cuda")]
+    assert found[0].tobytes() == found[1].tobytes()
