@@ -166,8 +166,8 @@ def _doubles(x: Operand) -> Any:
 def _worth_splitting(a: Operand, b: Operand, out: Any) -> bool:
     """Whether a sum of bfloat16 products is quicker than float32, and as right.
 
-    Infinity is one piece, and times the other's second piece, which may be 0, it would give NaN: an operand whose
-    other has several pieces must be packed, with values that are finite.
+    Infinity is one piece, and times the other's second piece, which may be 0, it would give NaN: an operand
+    whose other has several pieces must be packed, with values that are finite.
     """
     packed = all(isinstance(x, View) for x, other in ((a, b), (b, a)) if _bits(other) > PIECE_BITS)
     return out.size * a.shape[-1] >= SPLIT_FROM and packed

@@ -170,6 +170,8 @@ def test_nan_and_infinity(cupy: Any, splitting: None) -> None:
         assert np.isnan(found[1]).all()
         assert not np.isfinite(found[2]).any()
         assert np.isfinite(found[[0, 3]]).all()
+    a, b = cupy.ones((4, 8), np.float32), cupy.full((8, 4), np.inf, np.float32).astype(BFLOAT)
+    assert (product(a, b).get() == np.inf).all()
 
 
 @pytest.mark.parametrize("fast", [False, True])

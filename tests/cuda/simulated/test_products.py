@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ml_dtypes
 import numpy as np
 import pytest
 
@@ -208,3 +209,12 @@ def test_what_does_not_fit_is_left_to_the_op():
         assert function(op, operands, {}, FLOAT, FLOAT) is NotImplemented
     assert products.matmul_a(normal(2), normal(3, 2), (3,), (3, 2)) is NotImplemented
     assert products.matmul_b(normal(3), normal(3, 2), (3, 2), (2,)) is NotImplemented
+
+
+@pytest.mark.parametrize("way", ["pieces", "panels"], indirect=True)
+def test_infinity_times_floats_of_several_pieces_is_infinity(way):
+    a, b = np.ones((4, 8), np.float32), np.full((8, 4), np.inf, ml_dtypes.bfloat16)
+    assert (matmul.product(a, b) == np.inf).all()
+    assert (matmul.product(b.T, a.T) == np.inf).all()
+    x = stored(np.ones((4, 32), np.float32), "mxfp8")
+    assert (matmul.product(products.operand(x), np.full((32, 2), np.inf, np.float32)) == np.inf).all()
