@@ -23,7 +23,7 @@ for tool in ${tools:-memcheck racecheck}; do
         # AUTOQ_TEST_SANITIZER lets tests take small sizes: each launch is some hundred times slower.
         AUTOQ_TEST_SANITIZER=1 AUTOQ_TEST_PART="$part/$parts" "$sanitizer" --tool "$tool" --error-exitcode 9 \
             --print-limit 20 "${PYTHON:-.venv/bin/python}" -m pytest -p tests.gpu.unpooled -p no:xdist \
-            -p no:cacheprovider -q -x -m "gpu and not exhaustive and not slow" --timeout 0 tests/gpu "$@" \
+            -p no:cacheprovider -q -m "gpu and not exhaustive and not slow" --timeout 0 tests/gpu "$@" \
             >"$logs/$tool-$part.log" 2>&1 &
         running="$running $!"
         part=$((part + 1))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import weakref
 from collections.abc import Callable
 from typing import Any
@@ -123,7 +124,7 @@ def test_reset_gives_the_memory_back() -> None:
     assert pool.total_bytes() >= x.value.nbytes
     assert pool.used_bytes() > 0
     step.reset()
-    assert graph() is None
+    assert graph() is None, gc.get_referrers(graph())
     assert pool.used_bytes() == 0  # and the rest goes with the pool, which the test alone holds
 
 
