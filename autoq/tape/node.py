@@ -32,6 +32,7 @@ class _Leaf:
 
 
 LEAF: Final = _Leaf()
+_NEW: Final = (0,)  # the version of a tensor that was just made
 NUMBERS: Final = frozenset({float, int, bool, type(None)})
 
 
@@ -136,9 +137,11 @@ class Node:
 
     def keep_output(self, out: Tensor) -> None:
         """Save the output in place of the operand, where it shows the sign, all that the rule reads."""
-        (x,) = self.saved or (None,)
-        if x is not None and sign_shows(x._value, out._value):
-            self.saved, self.versions = (out.detach(),), (out._version[0],)
+        value = out._value
+        if sign_shows(self.saved[0]._value, value):  # type: ignore[index]
+            kept = out.__class__(value, out._type)
+            kept._version = out._version
+            self.saved, self.versions = (kept,), _NEW
 
     @property
     def freed(self) -> bool:
@@ -160,9 +163,11 @@ def sign_shows(x: Any, y: Any) -> bool:
         >>> sign_shows(np.zeros(2, np.float32), np.zeros(2, np.float32))
         True
     """
-    if y.dtype != x.dtype:
-        return False
-    return not hasattr(y, "scheme") or (keeps_signs(y.scheme) and x.layout.is_identity)
+    scheme = getattr(y, "scheme", None)
+    if scheme is None:
+        return bool(x.dtype == y.dtype)
+    found = getattr(x, "scheme", None)
+    return (found is scheme or found == scheme) and x.layout is y.layout and keeps_signs(scheme)
 
 
 @lru_cache(maxsize=1024)
