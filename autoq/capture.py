@@ -22,7 +22,7 @@ from autoq.captured_state import Watch, check_same
 from autoq.context import Observer, current, observing
 from autoq.errors import ArgumentError, CaptureError
 from autoq.random import drawing
-from autoq.recording import RECORDINGS, Recording, recorded_by, recording
+from autoq.recording import RECORDINGS, Recording, recorded_by, recording, stepping
 from autoq.storage import QTensor
 from autoq.tape.node import LEAF
 from autoq.tape.tensor import Tensor
@@ -129,14 +129,14 @@ class Captured:
     def _run(self, arguments: Arguments) -> Any:
         """A call on the CPU, as it is; work on a GPU, which isn't recorded, is refused."""
         alone = devices.LIBRARIES and current().observer is None
-        with observing(_OnlyCPU()) if alone else nullcontext():
+        with observing(_OnlyCPU()) if alone else nullcontext(), stepping():
             return mapped(arguments.call(self.step), _copied)
 
     def _begin(self, arguments: Arguments) -> Any:
         """A call before there is a graph: one that warms up, or the one that records."""
         if self._calls < self.warmup:
             watch = Watch(lambda x: x._node is LEAF)
-            with observing(watch):
+            with observing(watch), stepping():
                 result = arguments.call(self.step)
             self._calls, self._trace, self._leaves = self._calls + 1, watch.trace, watch.leaves()
             self._first = self._first or arguments

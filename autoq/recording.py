@@ -22,6 +22,7 @@ ALIGNMENT = 16
 # Recordings at work in any context. Empty nearly always: what code looks at before it asks for its own.
 RECORDINGS: list[Recording] = []
 _current: ContextVar[Recording | None] = ContextVar("autoq_recording", default=None)
+_in_step: ContextVar[bool] = ContextVar("autoq_in_step", default=False)
 
 
 class _Chunk(NamedTuple):
@@ -200,6 +201,27 @@ def recording() -> Recording | None:
 
 
 @contextmanager
+def stepping() -> Iterator[None]:
+    """Run a block, a call of a captured step that isn't recorded: one that warms up, or one on the CPU."""
+    token = _in_step.set(True)
+    try:
+        yield
+    finally:
+        _in_step.reset(token)
+
+
+def in_captured_step() -> bool:
+    """Whether a captured step runs in this context, recorded or not: values that it returns are tensors.
+
+    Example:
+        >>> with stepping():
+        ...     in_captured_step()
+        True
+    """
+    return recording() is not None or _in_step.get()
+
+
+@contextmanager
 def recorded_by(made: Recording) -> Iterator[Recording]:
     """Run a block, a step under capture, with a recording."""
     RECORDINGS.append(made)
@@ -231,5 +253,5 @@ def replaced(name: str) -> CaptureError:
     return CaptureError(
         f"{name} was replaced since the step was captured.",
         "parameters, buffers and optimizer state that are changed in place",
-        "Loading a state dict or .assign(...) does that: call .reset() on the captured step afterwards.",
+        "Loading a state dict, .assign(...) or .to(...) does that: call .reset() on the captured step then.",
     )

@@ -11,6 +11,7 @@ from autoq.devices import on_gpu
 from autoq.errors import ArgumentError, DTypeError, ShapeError
 from autoq.random import Generator
 from autoq.tape.apply import plain
+from autoq.tape.tensor import Tensor
 
 
 class Split(NamedTuple):
@@ -35,8 +36,9 @@ class Batches:
     The order of an epoch depends on the generator's seed and its number alone: to resume, set ``epoch``.
 
     Args:
-        x: Rows along the first axis, ``(rows, ...)``. Those on a GPU stay there, and so do their batches.
-        y: What belongs to the rows, ``(rows, ...)``; without it, batches are arrays instead of pairs.
+        x: Rows along the first axis, ``(rows, ...)``, an array or a tensor: so are its batches, on the device
+            of the rows.
+        y: What belongs to the rows, ``(rows, ...)``; without it, batches are rows instead of pairs.
         batch_size: Rows of a batch; the last one may have fewer.
         rng: Generator whose seed orders the rows; not needed with ``shuffle=False``.
         shuffle: Whether rows are shuffled.
@@ -127,6 +129,8 @@ def split(x: Any, y: Any, fraction: float, rng: Generator | None = None) -> Spli
 
 
 def _array(owner: str, name: str, data: Any) -> Any:
+    if isinstance(data, Tensor):
+        return data.detach()
     data = plain(data)
     try:
         array = data if on_gpu(data) else np.asarray(data)

@@ -12,7 +12,7 @@ from autoq.devices import device_of, on_gpu, to_host, using_device
 from autoq.errors import ArgumentError, DTypeError
 from autoq.memory import within_memory
 from autoq.optim.fused import are_on_one_gpu, read, scaled_on_gpu
-from autoq.recording import recording
+from autoq.recording import in_captured_step
 from autoq.tape.delivery import tensor_of
 from autoq.tape.parameter import Parameter
 from autoq.tape.tensor import Tensor
@@ -58,7 +58,7 @@ def clip_grad_norm(parameters: Iterable[Parameter], max_norm: float) -> float | 
     if max_norm < norm < math.inf:
         for parameter, gradient in pairs:
             parameter.grad = tensor_of(scaled(gradient, max_norm / norm))
-    return norm
+    return tensor_of(np.array(norm)) if in_captured_step() else norm
 
 
 def _clip_on_gpu(pairs: list[tuple[Any, Any]], max_norm: float) -> float | Tensor:
@@ -66,7 +66,7 @@ def _clip_on_gpu(pairs: list[tuple[Any, Any]], max_norm: float) -> float | Tenso
     results, norm = scaled_on_gpu([gradient for _, gradient in pairs], None, max_norm)
     for (parameter, _), result in zip(pairs, results, strict=True):
         parameter.grad = tensor_of(result)
-    return read(norm) if recording() is None else tensor_of(norm)
+    return tensor_of(norm) if in_captured_step() else read(norm)
 
 
 def _listed(parameters: Any) -> list[Any]:

@@ -7,11 +7,13 @@ from typing import Any
 
 import numpy as np
 
-from autoq.errors import ArgumentError, DTypeError, GradientError, StateError
+from autoq.devices import on_gpu
+from autoq.errors import ArgumentError, CaptureError, DTypeError, GradientError, StateError
 from autoq.memory import within_memory
 from autoq.optim.clip import scaled, squared_norm
 from autoq.optim.fused import are_on_one_gpu, read, scaled_on_gpu
 from autoq.optim.optimizer import Optimizer
+from autoq.recording import in_captured_step
 from autoq.tape.delivery import tensor_of
 from autoq.tape.tensor import Tensor
 
@@ -141,6 +143,12 @@ class GradScaler:
         listed = [parameter for group in optimizer.groups for parameter in group["params"]]
         parameters = [parameter for parameter in listed if parameter.grad is not None]
         gradients = [parameter.grad.value for parameter in parameters]
+        if in_captured_step() and any(on_gpu(gradient) for gradient in gradients):
+            raise CaptureError(
+                "GradScaler in a captured step on a GPU: whether it steps depends on values.",
+                "a step without it under aq.capture",
+                "Don't capture this step; or train in float32 or bfloat16, which need no loss scaling.",
+            )
         if are_on_one_gpu(gradients):
             results, norm = scaled_on_gpu(gradients, 1.0 / self.factor)
             finite = math.isfinite(read(norm))

@@ -148,3 +148,17 @@ def test_a_step_without_values_of_the_host_waits_for_nothing() -> None:
     for _ in range(3 * STEPS):
         uploads.start(SimpleNamespace(ptr=0))
     assert (device.queue, device.waits) == ([], 0)
+
+
+@pytest.mark.skipif(not ON_CPU, reason="about the CPU")
+def test_the_norm_before_clipping_is_a_tensor_on_the_cpu_too() -> None:
+    w = aq.Parameter([3.0, 4.0])
+
+    @aq.capture
+    def step(x: aq.Tensor) -> aq.Tensor:
+        (w * w * x / 2).sum().backward()
+        return aq.optim.clip_grad_norm([w], 1.0)
+
+    assert step(aq.ones(2)).item() == 5.0
+    (w * w / 2).sum().backward()
+    assert isinstance(aq.optim.clip_grad_norm([w], 1.0), float)

@@ -165,3 +165,31 @@ def test_loaded_optimizer_state_is_refused_until_reset() -> None:
         step(*batch(0))
     step.reset()
     training.losses(step)
+
+
+def test_the_norm_before_clipping_is_a_tensor_in_every_call() -> None:
+    w = aq.Parameter(np.ones(4, np.float32)).to("cuda")
+
+    @aq.capture
+    def step(x: aq.Tensor) -> aq.Tensor:
+        (w * x).sum().backward()
+        norm = aq.optim.clip_grad_norm([w], 1.0)
+        w.grad = None
+        return norm
+
+    assert [step(aq.full(4, value, device="cuda")).item() for value in (1.0, 2.0, 3.0, 0.5)] == [2, 4, 6, 1]
+    assert step.replays == 3
+
+
+def test_a_grad_scaler_on_a_gpu_is_refused_in_the_first_call() -> None:
+    w = aq.Parameter(np.ones(4, np.float32)).to("cuda")
+    scaler, optimizer = aq.optim.GradScaler(), aq.optim.SGD([w], lr=0.1)
+
+    @aq.capture
+    def step(x: aq.Tensor) -> None:
+        scaler.scale((w * x).sum()).backward()
+        scaler.step(optimizer)
+
+    with pytest.raises(CaptureError, match="GradScaler"):
+        step(aq.ones(4, device="cuda"))
+    assert (w.numpy() == 1).all()

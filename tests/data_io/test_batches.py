@@ -98,15 +98,37 @@ def test_a_split_leaves_at_least_one_row_on_each_side():
         split(np.arange(9), None, 1.0, aq.Generator(0))
 
 
-def test_rows_on_a_device_stay_there(device):
+def test_batches_of_tensors_are_tensors_on_their_device(device):
     x, y = rows(10)
     there = [aq.tensor(part, device=device) for part in (x, y)]
     same = zip(Batches(*there, 3, aq.Generator(4)), Batches(x, y, 3, aq.Generator(4)), strict=True)
     for found, expected in same:
-        assert [device_of(part) for part in found] == [device, device]
+        assert [part.device for part in found] == [device, device]
         for a, b in zip(found, expected, strict=True):
-            np.testing.assert_array_equal(to_host(a), b)
+            np.testing.assert_array_equal(a.numpy(), b)
     parts = split(*there, 0.2, aq.Generator(1))
     for a, b in zip(parts, split(x, y, 0.2, aq.Generator(1)), strict=True):
-        assert device_of(a) == device
-        np.testing.assert_array_equal(to_host(a), b)
+        assert a.device == device
+        np.testing.assert_array_equal(a.numpy(), b)
+
+
+def test_arrays_on_a_device_stay_arrays_there(device):
+    x, y = rows(10)
+    there = [aq.tensor(part, device=device).value for part in (x, y)]
+    for found, expected in zip(
+        Batches(*there, 3, shuffle=False), Batches(x, y, 3, shuffle=False), strict=True
+    ):
+        for a, b in zip(found, expected, strict=True):
+            assert device_of(a) == device
+            np.testing.assert_array_equal(to_host(a), b)
+
+
+def test_batches_of_a_packed_tensor_are_packed_and_off_the_tape(device):
+    x = aq.tensor(np.arange(320, dtype=np.float32).reshape(10, 32), device=device, requires_grad=True)
+    packed = x.quantize("mxfp8")
+    for batch, numbers in zip(
+        Batches(packed, batch_size=4, shuffle=False), ((0, 4), (4, 8), (8, 10)), strict=True
+    ):
+        assert batch.dtype == aq.mxfp8
+        assert not batch.requires_grad
+        np.testing.assert_array_equal(batch.numpy(), packed.numpy()[slice(*numbers)])

@@ -1,7 +1,8 @@
 """A stand-in for CuPy that computes with NumPy: the module that takes its place, and how it is put there.
 
 ``install()`` must run before autoq needs CuPy. From then on "cuda" is a device of arrays that can't be mixed
-with NumPy's, whose functions are those that CuPy has (``cupy_names.txt``), with CuPy's parameters.
+with NumPy's, whose functions are those that CuPy has (``cupy_names.txt``), with CuPy's parameters. Captured
+steps take ``tests.capture.graphs.install()`` too. Its memory is the host's: nothing is refused for its size.
 """
 
 from __future__ import annotations
