@@ -119,8 +119,16 @@ def _keep(made: Any, slots: list[Slot], gradients: list[Any]) -> None:
     made.on_failure(undo)
     made.keep(gradients)
     _keep_state(made, slots)
-    first, *others = slots
-    made.require(lambda: all(slot.steps == first.steps for slot in others), _counted_apart)
+    made.require(partial(_are_counted_together, slots), _counted_apart)
+
+
+def _are_counted_together(slots: list[Slot]) -> bool:
+    """Whether parameters had as many steps each: the graph has one count for all."""
+    steps = slots[0].steps
+    for slot in slots:  # noqa: SIM110 (quicker than all() of a generator, before each replay)
+        if slot.steps != steps:
+            return False
+    return True
 
 
 def _keep_state(made: Any, slots: list[Slot]) -> None:
