@@ -7,18 +7,20 @@ memory of its own: arguments are copied to where the first ones lay, and paramet
 
 from __future__ import annotations
 
-import gc
 import inspect
-import warnings
 from collections.abc import Callable
 from contextlib import contextmanager, nullcontext
 from functools import partial, update_wrapper
+from threading import RLock
+from types import MethodType
 from typing import Any
 
 from autoq import devices
 from autoq.captured_arguments import Arguments
-from autoq.captured_memory import Uploads, allocator, constant, copied, room
+from autoq.captured_memory import Uploads, allocator, constant, room
+from autoq.captured_results import check_constants, constants, detached, fresh, own
 from autoq.captured_state import Watch, check_same
+from autoq.captured_stream import launches, no_collection
 from autoq.context import Observer, current, observing
 from autoq.errors import ArgumentError, CaptureError
 from autoq.random import drawing
@@ -38,7 +40,8 @@ def capture(step: Callable[..., Any] | None = None, *, device: str | None = None
     replay to replay as they would without capture.
 
     Arrays among the arguments become tensors on the device, the CPU too, and arguments are copied into the
-    memory of the first ones. Returned tensors are copies without a tape.
+    memory of the first ones. Returned tensors are copies without a tape. Calls in several threads wait for
+    each other.
 
     A step that works on a GPU although neither ``device`` nor an argument nor the default device is one is
     refused at its first operation there. That is an error, not a warning: run as it is, the step would give
@@ -53,8 +56,9 @@ def capture(step: Callable[..., Any] | None = None, *, device: str | None = None
         A function of the same arguments, with ``reset()`` to record anew; without ``step``, a decorator.
 
     Raises:
-        CaptureError: The step works on a GPU that it isn't to be captured on. At the recording call, it
-            reads a value back or runs other operations than before; later, something that it works on was
+        CaptureError: The step works on a GPU that it isn't to be captured on, or returns an object with
+            tensors in it. At the recording call, it reads a value back, runs other operations or returns
+            other numbers than before, or changes what is on the CPU; later, something that it works on was
             replaced.
         ArgumentError, ShapeError, DTypeError, DeviceError: On a GPU, an argument of another value, shape,
             dtype or device than in the first call; anywhere, one that was computed from tracked tensors.
@@ -95,13 +99,15 @@ class Captured:
         self.step, self.warmup = step, warmup
         self._device = None if device is None else devices.resolve(device)
         self._signature = _signature(step)
+        self._lock = RLock()  # calls in several threads take the same memory
         self.reset()
 
     def reset(self) -> None:
         """Forget the graph and its memory: the next calls warm up and record anew."""
         self.replays, self._calls = 0, 0
         self._trace: list[Any] = []
-        self._leaves: list[Tensor] = []
+        self._lasting: list[Tensor] = []
+        self._constants: list[str] = []
         self._graph: _Graph | None = None
         self._first: Arguments | None = None
 
@@ -109,43 +115,63 @@ class Captured:
         """Run, record or replay the step."""
         if RECORDINGS and recording() is not None:
             raise _nested()
-        graph = self._graph
-        if graph is not None:
-            with devices.using_device(graph.arguments.device):
-                graph.follow()
-                graph.arguments.take(args, kwargs)
-                result = graph.replay()
-            self.replays += 1
-            return result
-        if self._first is not None:
-            device = self._first.device
-            self._first.check(args, kwargs)
-        else:
+        if self._graph is None and self._first is None:
             device = self._device or _device_of((args, kwargs))
-        with devices.using_device(device):
-            arguments = Arguments(self._signature, args, kwargs, device)
-            return self._begin(arguments) if device != "cpu" else self._run(arguments)
+            if device == "cpu":
+                return self._run(Arguments(self._signature, args, kwargs, device))
+        with self._lock:
+            return self._replay(args, kwargs) if self._graph is not None else self._begin(args, kwargs)
 
     def _run(self, arguments: Arguments) -> Any:
         """A call on the CPU, as it is; work on a GPU, which isn't recorded, is refused."""
         alone = devices.LIBRARIES and current().observer is None
         with observing(_OnlyCPU()) if alone else nullcontext(), stepping():
-            return mapped(arguments.call(self.step), _copied)
+            return own(arguments.call(self.step))
 
-    def _begin(self, arguments: Arguments) -> Any:
-        """A call before there is a graph: one that warms up, or the one that records."""
-        if self._calls < self.warmup:
-            watch = Watch(lambda x: x._node is LEAF)
-            with observing(watch), stepping():
-                result = arguments.call(self.step)
-            self._calls, self._trace, self._leaves = self._calls + 1, watch.trace, watch.leaves()
-            self._first = self._first or arguments
-            return mapped(result, _copied)
-        graph = _Graph(arguments)
-        graph.record(self.step, self._trace, self._leaves)
-        self._graph, self._trace, self._leaves, self._first = graph, [], [], None
+    def _replay(self, args: Any, kwargs: Any) -> Any:
+        """A call that starts the graph."""
+        graph: Any = self._graph
+        with devices.using_device(graph.arguments.device):
+            graph.follow()
+            graph.arguments.take(args, kwargs)
+            result = graph.replay()
         self.replays += 1
-        return graph.start()
+        return result
+
+    def _begin(self, args: Any, kwargs: Any) -> Any:
+        """A call before there is a graph: one that warms up, or the one that records."""
+        device = self._device or _device_of((args, kwargs))
+        if self._first is not None:
+            device = self._first.device
+            self._first.check(args, kwargs)
+        with devices.using_device(device):
+            arguments = Arguments(self._signature, args, kwargs, device)
+            if self._calls < self.warmup:
+                return self._warm_up(arguments)
+            graph = _Graph(arguments)
+            graph.record(self.step, self._trace, self._lasting, self._constants)
+            self._graph, self._trace, self._lasting, self._first = graph, [], [], None
+            self.replays += 1
+            return graph.start()
+
+    def _warm_up(self, arguments: Arguments) -> Any:
+        """A call that runs the step and notes what it does."""
+        watch = Watch(lambda x: x._node is LEAF)
+        with observing(watch), stepping():
+            result = arguments.call(self.step)
+        returned = own(result)
+        self._calls, self._trace, self._lasting = self._calls + 1, watch.trace, watch.lasting()
+        self._constants = constants(result)
+        self._first = self._first or arguments
+        return returned
+
+    def __get__(self, instance: Any, owner: Any = None) -> Any:
+        """The step of an instance, if it is captured in a class: one instance, as of all arguments."""
+        return self if instance is None else MethodType(self, instance)
+
+    def __reduce__(self) -> Any:
+        """A copy is one that has nothing recorded yet."""
+        return Captured, (self.step, self._device, self.warmup)
 
     def __repr__(self) -> str:
         state = "not recorded" if self._graph is None else f"{self.replays} replays"
@@ -190,19 +216,29 @@ class _Graph:
         self._uploads: Any = None
         self._stream: Any = None
 
-    def record(self, step: Callable[..., Any], trace: list[Any], known: list[Tensor]) -> None:
-        """Run the step once while its launches are noted instead of started."""
+    def record(
+        self, step: Callable[..., Any], trace: list[Any], known: list[Tensor], told: list[str]
+    ) -> None:
+        """Run the step once while its launches are noted instead of started.
+
+        Args:
+            step: The function.
+            trace: What it did in the warm-up.
+            known: What lasted of the tensors that it met there.
+            told: The numbers that it returned there.
+        """
         self.cupy.get_default_memory_pool().free_all_blocks()  # what the warm-up used
-        watch = Watch(self._is_outside, known)
+        watch = Watch(lambda x: self._is_outside(x._value), known)
         generators: dict[int, Any] = {}
         stream = self.cupy.cuda.Stream(non_blocking=True)
         try:
-            with _no_collection(), self.cupy.cuda.using_allocator(self._allocate), stream:
-                with self._capturing(stream), observing(watch), self._drawing(generators):
-                    self.result = mapped(self.arguments.call(step), _detached)
-                    for seen in watch.seen:
-                        seen.carry(self.cupy.copyto)
+            with no_collection(), self.cupy.cuda.using_allocator(self._allocate), stream:
+                with self._capturing(stream) as made, observing(watch), self._drawing(generators):
+                    self.result = mapped(self.arguments.call(step), detached)
+                    self._carry(watch)
                 check_same(trace, watch.trace)
+                check_constants(told, constants(self.result))
+            self.graph = made[0]
             self._uploads = Uploads(self.cupy, self.recording.parts())
         except BaseException:
             for seen in watch.seen:
@@ -215,20 +251,27 @@ class _Graph:
 
     @contextmanager
     def _capturing(self, stream: Any) -> Any:
-        """A block whose launches become the graph; what CUDA refuses there becomes a CaptureError."""
-        stream.begin_capture()
-        try:
-            with recorded_by(self.recording), _no_synchronization():
-                yield
-        except BaseException as error:
-            _abandon(stream)
-            if _is_cuda_error(error):
-                raise _refused(error) from error
-            raise
-        try:
-            self.graph = stream.end_capture()
-        except Exception as error:
-            raise _refused(error) from error
+        """A block whose launches become the graph, and which is recorded."""
+        with launches(stream) as made, recorded_by(self.recording):
+            yield made
+
+    def _carry(self, watch: Watch) -> None:
+        """End the step: what took the place of a value or gradient goes to where that was read from.
+
+        Neither what goes there nor a result may be in memory that is overwritten meanwhile.
+        """
+        pairs = [pair for seen in watch.seen for pair in seen.carry()]
+        if pairs:
+            self.result = mapped(self.result, self._apart)
+        for old, new in [(old, self._apart(new)) for old, new in pairs]:
+            self.cupy.copyto(old, new)
+
+    def _apart(self, x: Any) -> Any:
+        """The values in the graph's own memory: a copy of what lies elsewhere, as in a parameter."""
+        value = x._value if isinstance(x, Tensor) else x
+        if not self._is_outside(value):
+            return x
+        return x.__class__(value.copy(), x._type) if isinstance(x, Tensor) else value.copy()
 
     @contextmanager
     def _drawing(self, generators: dict[int, Any]) -> Any:
@@ -247,7 +290,8 @@ class _Graph:
     def start(self) -> Any:
         """The graph's first run, with what the recording call computed on the host."""
         self.follow()
-        return self._launched()
+        self._launch()
+        return fresh(self.cupy, self.result)
 
     def replay(self) -> Any:
         """Another run: check, compute the host's values, start the graph."""
@@ -255,25 +299,15 @@ class _Graph:
         for seen in self.seen:
             seen.check()
         self.recording.advance()
-        result = self._launched()
+        self._launch()
         for seen in self.seen:
             seen.settle()
-        return result
+        return fresh(self.cupy, self.result)
 
-    def _launched(self) -> Any:
-        """Copy the host's values, start the graph, and copy what the step returned."""
+    def _launch(self) -> None:
+        """Copy the host's values and start the graph."""
         self._uploads.start(self._stream)
         self.graph.launch(self._stream)
-        return mapped(self.result, self._copied)
-
-    def _copied(self, x: Any) -> Any:
-        """A returned tensor with memory of its own; numbers and the like as they were when recorded."""
-        value = x._value if isinstance(x, Tensor) else x
-        if devices.on_gpu(value):
-            value = copied(self.cupy, value)
-        elif devices.is_array(value) or type(value) is QTensor:
-            value = value.copy()
-        return x.__class__(value, x._type) if isinstance(x, Tensor) else value
 
     def follow(self) -> None:
         """Let the current stream wait for the one that the graph ran on last, before anything is written."""
@@ -288,66 +322,10 @@ class _Graph:
         self.addresses.add(memory.mem.ptr)
         return memory
 
-    def _is_outside(self, x: Tensor) -> bool:
-        """Whether a tensor was there before the step: its memory isn't of the graph's pool."""
-        array: Any = x._value.words if type(x._value) is QTensor else x._value
+    def _is_outside(self, value: Any) -> bool:
+        """Whether a value on a GPU was there before the step: its memory isn't of the graph's pool."""
+        array: Any = value.words if type(value) is QTensor else value
         return devices.on_gpu(array) and array.data.mem.ptr not in self.addresses
-
-
-@contextmanager
-def _no_collection() -> Any:
-    """A block without garbage collection, which could free device objects while a stream is captured."""
-    gc.collect()
-    enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if enabled:
-            gc.enable()
-
-
-@contextmanager
-def _no_synchronization() -> Any:
-    """A block in which CuPy raises where it would wait for the device, for the CuPy versions that can."""
-    import cupyx
-
-    allow = getattr(cupyx, "allow_synchronize", None)
-    if allow is None:
-        yield
-        return
-    allowed = allow(False)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # it is deprecated, without anything in its place
-        allowed.__enter__()
-    try:
-        yield
-    finally:
-        allowed.__exit__(None, None, None)
-
-
-def _abandon(stream: Any) -> None:
-    """End a capture that failed; its graph, if CUDA still makes one, isn't wanted."""
-    try:
-        stream.end_capture()
-    except Exception as error:
-        if not _is_cuda_error(error):
-            raise
-
-
-def _is_cuda_error(error: Any) -> bool:
-    """Whether CUDA, a library of it or CuPy refused something, for another reason than memory."""
-    kind = f"{type(error).__module__}.{type(error).__name__}".lower()
-    refused = any(part in kind for part in ("cuda", "nvmath", "synchronized"))
-    return refused and not devices.out_of_memory(error)
-
-
-def _refused(error: BaseException) -> CaptureError:
-    return CaptureError(
-        f"the step does what a CUDA graph can't hold ({error}).",
-        "launches of kernels and copies on the device: no values read back, no waiting for the device",
-        "Take .item(), .numpy(), print and tests of values out of the step; return the tensor instead.",
-    )
 
 
 def _nested() -> CaptureError:
@@ -381,16 +359,3 @@ def _device_of(tree: Any) -> str:
         if devices.on_gpu(x):
             return devices.device_of(x)
     return current().device
-
-
-def _detached(x: Any) -> Any:
-    return x.detach() if isinstance(x, Tensor) else x
-
-
-def _copied(x: Any) -> Any:
-    """A returned tensor with memory of its own; numbers and the like as they were when it was recorded."""
-    if not isinstance(x, Tensor):
-        return x.copy() if devices.is_array(x) or isinstance(x, QTensor) else x
-    out = x.detach()
-    out._value, out._version = x._value.copy(), [0]
-    return out

@@ -79,6 +79,9 @@ class Arguments:
         found = named(self.signature, args, kwargs)
         names = [name for name, _ in found]
         if names != self.names:
+            by_name = dict(found)
+            if len(names) == len(self.names) and by_name.keys() == set(self.names):
+                return [(name, by_name[name]) for name in self.names]  # dicts and keywords in another order
             same = [a == b for a, b in zip(names, self.names, strict=False)]
             first = same.index(False) if False in same else len(same)
             raise ArgumentError(
@@ -161,7 +164,7 @@ class Arguments:
                 f"{held.shape}, its shape in the first call",
                 "Pad the batch, drop a last short one (drop_last=True), or capture a step a shape.",
             )
-        dtype = value.scheme if type(value) is QTensor else value.dtype
+        dtype = value.scheme if type(value) is QTensor else value.dtype.newbyteorder("=")
         if dtype != held._type.dtype or (isinstance(x, Tensor) and x._type != held._type):
             raise DTypeError(
                 f"a captured step got {name} of type {dtype_name(dtype)}{_flag(x)}.",
@@ -192,7 +195,9 @@ class Arguments:
         if devices.on_gpu(value):
             put(xp, held, value)
         else:
-            held.set(np.asarray(value, order="C"), stream=xp.cuda.get_current_stream())
+            host = np.asarray(value, held.dtype, order="C")
+            # Of pinned memory, which isn't NumPy's, the copy would be made later than this call returns.
+            held.set(host if _is_numpys_own(host) else host.copy(), stream=xp.cuda.get_current_stream())
 
 
 def _computed(x: Tensor) -> ArgumentError:
@@ -248,10 +253,17 @@ def _is_nest(x: Any) -> bool:
 
 def _equal(x: Any, held: Any) -> bool:
     """Whether two arguments that are no tensors are the same: by ``==``, where that gives one answer."""
-    if isinstance(x, float) and x != x:
-        return bool(held != held)  # NaN twice
+    if isinstance(x, float | np.floating):
+        return repr(x) == repr(held)  # NaN is NaN, and 0.0 isn't -0.0
     same = x == held
     return same if isinstance(same, bool) else bool(np.all(same))
+
+
+def _is_numpys_own(array: Any) -> bool:
+    """Whether the memory of an array was allocated by NumPy."""
+    while isinstance(array, np.ndarray):
+        array = array.base
+    return array is None
 
 
 def _listed(names: list[str], first: int) -> str:

@@ -20,7 +20,6 @@ from autoq.tape.tensor import Tensor
 from autoq.types import dtype_name
 
 COMPARED = 1 << 20  # bytes of host arrays whose values are compared between warm-up and recording
-Copy = Callable[[Any, Any], None]
 
 
 class Seen:
@@ -44,22 +43,27 @@ class Seen:
         kind = "parameter" if isinstance(tensor, Parameter | QParameter) else "tensor"
         self.name = f"the {kind} {tensor.shape} {dtype_name(tensor._type.dtype)}{role}"
 
-    def carry(self, copy: Copy) -> None:
-        """End the step: what took the place of the value or the gradient goes to where it was read from."""
+    def carry(self) -> list[tuple[Any, Any]]:
+        """End the step: the tensor has the value and the gradient again that it was read from.
+
+        Returns:
+            Arrays of those, each with the one that took its place, whose values are to go there.
+        """
         tensor = self.reference()
         if tensor is None:
-            return
+            return []
+        pairs: list[tuple[Any, Any]] = []
         self.changes = tensor._version[0] - self.version
         if tensor._value is not self.value:
-            for old, new in zip(_parts(self.value), _parts(tensor._value), strict=True):
-                copy(old, new)
+            pairs.extend(zip(_parts(self.value), _parts(tensor._value), strict=True))
             tensor._value = self.value
         if self.grad is not None and tensor._grad is not self.grad:
             if tensor._grad is None:
                 raise _left_over(self.name)
-            copy(self.grad._value, tensor._grad._value)
+            pairs.append((self.grad._value, tensor._grad._value))
             tensor._grad = self.grad
         self.left = tensor._grad
+        return pairs
 
     def restore(self) -> None:
         """Take back what a failed capture did to the tensor: nothing of it was computed."""
@@ -90,18 +94,23 @@ class Seen:
 
 
 class Watch(Observer):
-    """Notes the operations of a step and the tensors from outside among their operands.
+    """Notes what a step does, and the tensors from outside among the operands of its operations.
 
     Args:
         outside: Which tensors to note: those that were there before the step.
-        entered: Leaves that an earlier watch saw, whose gradients are noted before the step runs.
+        entered: Leaves and changed tensors that an earlier watch saw: the leaves' gradients are noted before
+            the step runs, and those on the CPU are refused, since a graph does nothing to them.
+
+    Attributes:
+        trace: The operations, their gradients, and the changes in place, in order.
     """
 
     def __init__(self, outside: Callable[[Tensor], bool], entered: Iterable[Tensor] = ()) -> None:
         self.outside = outside
         self.trace: list[Any] = []
-        self.entered = {id(leaf): (leaf, leaf._grad) for leaf in entered}
+        self.entered = {id(tensor): (tensor, tensor._grad) for tensor in entered}
         self._seen: dict[int, Seen] = {}
+        self._changed: dict[int, Any] = {}
 
     def op(self, proceed: Any, op: Any, operands: Any, static: dict[str, Any], out_dtype: Any) -> Any:
         """Note an operation before it runs."""
@@ -111,13 +120,22 @@ class Watch(Observer):
                 self.see(x, f", {name} of {op.name},")
         return proceed(op, operands, static, out_dtype)
 
+    def step(self, proceed: Any, node: Any, g: Any, grads: Any, owned: Any) -> None:
+        """Note that gradients go through an operation: how often, and where, is part of the graph."""
+        self.trace.append((f"the gradient of {node.op.name}", (), ()))
+        proceed(node, g, grads, owned)
+
     def changed(self, tensor: Any) -> None:
         """Note a tensor that need not be an operand: what takes its value's place must get back to it."""
+        self.trace.append(("a change in place", (_described(tensor),), ()))
+        self._changed[id(tensor)] = weakref.ref(tensor)
         self.see(tensor)
 
     def see(self, x: Tensor, role: str = "") -> None:
         """Note a tensor the first time that it is met, and as what."""
         known = self._seen.get(id(x))
+        if known is None and id(x) in self.entered and x.device == "cpu":
+            raise _on_the_host(Seen(x, role=role).name)
         if (known is None or known.reference() is not x) and self.outside(x):
             self._seen[id(x)] = Seen(x, self.entered.get(id(x), (None, None))[1], role)
 
@@ -126,10 +144,11 @@ class Watch(Observer):
         """The tensors from outside."""
         return list(self._seen.values())
 
-    def leaves(self) -> list[Tensor]:
-        """The leaves among them that are still there."""
+    def lasting(self) -> list[Tensor]:
+        """The leaves among them, and the tensors that were changed, that are still there."""
         found = [seen.reference() for seen in self._seen.values() if seen.leaf]
-        return [leaf for leaf in found if leaf is not None]
+        found += [reference() for reference in self._changed.values()]
+        return [tensor for tensor in found if tensor is not None]
 
 
 def check_same(first: list[Any], second: list[Any]) -> None:
@@ -138,7 +157,9 @@ def check_same(first: list[Any], second: list[Any]) -> None:
         if before != now:
             raise _differs(f"its operation {number} was {_told(before)} and then {_told(now)}")
     if len(first) != len(second):
-        raise _differs(f"it ran {len(first)} operations and then {len(second)}")
+        raise _differs(
+            f"it had {len(first)} operations, gradients and changes in place, and then {len(second)}"
+        )
 
 
 def _differs(how: str) -> CaptureError:
@@ -146,6 +167,14 @@ def _differs(how: str) -> CaptureError:
         f"a captured step differs from its warm-up: {how}.",
         "a step that runs the same operations with the same numbers each time",
         "Pass what changes as a tensor argument, and take what depends on data out of the step.",
+    )
+
+
+def _on_the_host(name: str) -> CaptureError:
+    return CaptureError(
+        f"a step captured on a GPU works on {name} on the CPU: no replay would read or change it.",
+        "parameters, and tensors that the step changes, on the device of the capture",
+        'Move it there before the first call, as by model.to("cuda"), or use it outside of the step.',
     )
 
 

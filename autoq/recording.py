@@ -43,7 +43,7 @@ class Recording:
     def __init__(self, empty: Callable[[int], Any], constant: Callable[[np.ndarray], Any]) -> None:
         self._empty, self._constant = empty, constant
         self._actions: list[Callable[[], Any]] = []
-        self._watched: list[tuple[str, Callable[[], Any], Any]] = []
+        self._watched: list[tuple[Callable[[], Any], Any, Callable[[], CaptureError]]] = []
         self._undone: list[Callable[[], Any]] = []
         self._kept: list[Any] = []
         self._used = 0
@@ -93,7 +93,11 @@ class Recording:
 
     def unchanged(self, name: str, get: Callable[[], Any]) -> None:
         """Refuse to replay once ``get`` returns another object than now: the graph has the old addresses."""
-        self._watched.append((name, get, get()))
+        self._watched.append((get, get(), lambda: replaced(name)))
+
+    def require(self, holds: Callable[[], bool], error: Callable[[], CaptureError]) -> None:
+        """Refuse to replay, with an error, once something doesn't hold any more."""
+        self._watched.append((holds, True, error))
 
     def on_failure(self, function: Callable[[], Any]) -> None:
         """Call something if the capture fails: what Python counted wasn't computed then."""
@@ -109,10 +113,10 @@ class Recording:
         return CapturedDraw(generator.seed, self.follow(lambda: key_of(generator.drawn(path))))
 
     def check(self) -> None:
-        """Raise CaptureError if something that the graph has the address of was replaced."""
-        for name, get, expected in self._watched:
+        """Raise CaptureError if something that the graph depends on was replaced, or isn't so any more."""
+        for get, expected, error in self._watched:
             if get() is not expected:
-                raise replaced(name)
+                raise error()
 
     def advance(self) -> None:
         """Compute the host's values of the next step."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from functools import cache
+from functools import cache, partial
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +12,7 @@ import numpy as np
 
 from autoq.context import OBSERVERS, current
 from autoq.devices import array_namespace, device_of, on_gpu, to_host, using_device
+from autoq.errors import CaptureError
 from autoq.optim.slot import KINDS, Slot
 from autoq.recording import recording
 from autoq.storage.inputs import contiguous
@@ -117,11 +118,56 @@ def _keep(made: Any, slots: list[Slot], gradients: list[Any]) -> None:
 
     made.on_failure(undo)
     made.keep(gradients)
+    _keep_state(made, slots)
+    made.require(partial(_are_counted_together, slots), _counted_apart)
+
+
+def _are_counted_together(slots: list[Slot]) -> bool:
+    """Whether parameters had as many steps each: the graph has one count for all."""
+    steps = slots[0].steps
+    for slot in slots:  # noqa: SIM110 (quicker than all() of a generator, before each replay)
+        if slot.steps != steps:
+            return False
+    return True
+
+
+def _keep_state(made: Any, slots: list[Slot]) -> None:
+    """Tell a recording that the graph has the addresses of state arrays."""
     for slot in slots:
         for name in slot.state:
             made.unchanged(
                 f"the state of an optimizer, {name!r},", lambda slot=slot, name=name: slot.state.get(name)
             )
+
+
+def record_arrays(made: Any, slot: Slot, group: Mapping[str, Any]) -> None:
+    """Count a step whose arithmetic is on arrays, now and in replays, which must have the options of now."""
+    before = slot.steps
+    made.on_failure(lambda: setattr(slot, "steps", before))
+    made.each_time(lambda: setattr(slot, "steps", slot.steps + 1))
+    _keep_state(made, [slot])
+    for name in group.keys() - {"params"}:
+        made.require(
+            lambda name=name, value=group[name]: bool(group[name] == value),
+            partial(_other_option, name, slot),
+        )
+
+
+def _counted_apart() -> CaptureError:
+    return CaptureError(
+        "an optimizer's parameters had as many steps each when a step was captured, and now they have not.",
+        "parameters that are always stepped together",
+        "Step them in the captured step alone, in an optimizer of their own, or call .reset() on it.",
+    )
+
+
+def _other_option(name: str, slot: Slot) -> CaptureError:
+    dtype = slot.parameter.value.dtype.name
+    return CaptureError(
+        f"the option {name!r} of an optimizer changed since its step of a {dtype} parameter was captured.",
+        f"options that change for parameters of {', '.join(KINDS)} with the optimizers of aq.optim",
+        "Call optimizer.step() outside of the captured step, or .reset() on it after a change.",
+    )
 
 
 def _keep_options(made: Any, switches: tuple[str, ...], group: Mapping[str, Any]) -> None:

@@ -7,11 +7,13 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from autoq.context import OBSERVERS, current
 from autoq.devices import on_gpu, to_host, using_device
 from autoq.errors import ArgumentError, DTypeError, StateError
 from autoq.memory import within_memory
-from autoq.optim.fused import any_on_gpu, step_on_gpu
-from autoq.optim.slot import Slot
+from autoq.optim.fused import any_on_gpu, record_arrays, step_on_gpu
+from autoq.optim.slot import RecordedSlot, Slot
+from autoq.recording import recording
 from autoq.tape.parameter import Parameter, QParameter
 
 
@@ -87,8 +89,15 @@ class Optimizer:
         if value.__class__ is not np.ndarray or not slot.is_on_host():
             slot.follow()
             slot.working_space(self.scratch_count)
-        slot.steps += 1
-        self._update(value, gradient, slot, group)
+        made, observer = recording(), current().observer if OBSERVERS else None
+        if observer is not None:
+            observer.changed(slot.parameter)
+        if made is None:
+            slot.steps += 1
+            self._update(value, gradient, slot, group)
+        else:
+            record_arrays(made, slot, group)
+            self._update(value, gradient, RecordedSlot(slot), group)
         slot.store(value)
 
     @property
@@ -115,7 +124,7 @@ class Optimizer:
         """Launch the kernel on the parameters of a table; ``numbers`` as above, or an array of them."""
         raise NotImplementedError(f"{type(self).__name__} has no kernel.")
 
-    def _update(self, value: Any, gradient: Any, slot: Slot, options: Mapping[str, Any]) -> None:
+    def _update(self, value: Any, gradient: Any, slot: Any, options: Mapping[str, Any]) -> None:
         """Change ``value`` and the state arrays in place; ``gradient`` must stay as it is."""
         raise NotImplementedError(f"{type(self).__name__} has no _update.")
 

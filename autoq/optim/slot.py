@@ -18,7 +18,8 @@ from autoq.devices import (
     two_devices,
     using_device,
 )
-from autoq.errors import DTypeError, ShapeError
+from autoq.errors import CaptureError, DTypeError, ShapeError
+from autoq.recording import recording
 from autoq.tape.parameter import Parameter
 from autoq.tape.tensor import Tensor
 
@@ -64,10 +65,15 @@ class Slot:
 
     def start(self, names: Iterable[str]) -> None:
         """Make the state arrays that aren't there, of zeros, on the parameter's device."""
-        value: Any = self.parameter.value
+        value, made = self.parameter.value, recording()
         with using_device(device_of(value)):
             for name in names:
-                if name not in self.state:
+                if name in self.state:
+                    continue
+                if made is not None and on_gpu(value):
+                    # Filled once, now: a graph would fill it with zeros in each replay, and not before.
+                    self.state[name] = made.constant(np.zeros(self.parameter.shape, self.dtype))
+                else:
                     self.state[name] = array_namespace(value).zeros(self.parameter.shape, self.dtype)
 
     def follow(self) -> None:
@@ -140,3 +146,24 @@ class Slot:
             return
         with using(grad=False):
             self.parameter.assign(value)
+
+
+class RecordedSlot:
+    """A slot as an update on arrays gets it under capture: without a count of steps.
+
+    Arithmetic on arrays takes the count as a number, which would be the same in every replay.
+    """
+
+    def __init__(self, slot: Slot) -> None:
+        self._slot = slot
+
+    def __getattr__(self, name: str) -> Any:
+        if name != "steps":
+            return getattr(self._slot, name)
+        parameter = self._slot.parameter
+        raise CaptureError(
+            f"a captured step of an optimizer that counts its steps, on a parameter {parameter.shape} "
+            f"{parameter.value.dtype.name} that no kernel is for.",
+            f"{', '.join(KINDS)} with the optimizers of aq.optim, or arithmetic that takes no count",
+            "Call optimizer.step() outside of the captured step, or make the parameters float32.",
+        )

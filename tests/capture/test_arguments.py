@@ -318,3 +318,82 @@ def test_of_many_names_those_about_the_difference_are_told() -> None:
         captured(**many, last=1)
     with pytest.raises(ArgumentError, match=r"got \.\.\., k4, k5, k6, k7 \(8 in all\)"):
         captured(**{key: value for key, value in many.items() if key != "k8"})
+
+
+@gpu
+def test_dicts_and_keywords_may_come_in_another_order() -> None:
+    captured = aq.capture(lambda batch, *, scale, shift: batch["a"] - batch["b"] * scale + shift)
+    a, b = on_gpu(4), on_gpu(4) * 3.0
+    expected = (a - b * 2.0 + 1.0).tolist()
+    for _ in range(3):
+        assert captured({"a": a, "b": b}, scale=2.0, shift=1.0).tolist() == expected
+        assert captured({"b": b, "a": a}, shift=1.0, scale=2.0).tolist() == expected
+    with pytest.raises(ArgumentError, match=r"got batch\['a'\], batch\['c'\], scale, shift"):
+        captured({"a": a, "c": b}, scale=2.0, shift=1.0)
+
+
+@gpu
+def test_arrays_of_the_other_byte_order_are_taken_in_every_call() -> None:
+    captured = aq.capture(lambda x: x * 2.0, device="cuda")
+    for number in range(4):
+        x = (array(3) + number).astype(">f4")
+        assert captured(x).tolist() == (x * 2.0).tolist()
+
+
+@gpu
+def test_minus_zero_is_another_number() -> None:
+    captured = called(lambda x, zero: 1.0 / (x * zero), aq.ones(1, device="cuda"), 0.0)
+    with pytest.raises(ArgumentError, match=r"zero=-0\.0"):
+        captured(aq.ones(1, device="cuda"), -0.0)
+
+
+@gpu
+def test_memory_that_may_be_pinned_is_not_copied_from_later(monkeypatch: pytest.MonkeyPatch) -> None:
+    captured = aq.capture(lambda x: x * 2.0, device="cuda")
+    pinned = np.frombuffer(bytearray(16), np.float32)
+    for number in range(4):
+        pinned[...] = number
+        assert captured(pinned).tolist() == [2.0 * number] * 4
+        assert captured(pinned[::-1]).tolist() == [2.0 * number] * 4
+    if DEVICE != "standin":
+        return
+    given: list[Any] = []
+    array_class = type(on_gpu(1).value)
+    monkeypatch.setattr(array_class, "set", lambda self, host, stream=None: given.append(host))
+    captured(pinned)
+    captured(array(4))
+    assert not np.shares_memory(given[0], pinned)
+    assert len(given) == 2
+
+
+class Batch:
+    """A result that isn't walked through."""
+
+    def __init__(self, loss: Any) -> None:
+        self.loss = loss
+
+
+@every
+@pytest.mark.parametrize(
+    ("step", "kind"),
+    [
+        (lambda x: Batch(x.sum()), "Batch"),
+        (lambda x: [frozenset([x.sum()])], "frozenset"),
+        (lambda x: (x + number for number in range(2)), "generator"),
+        (lambda x: {"all": map(abs, [x])}, "map"),
+    ],
+)
+def test_results_that_hide_tensors_are_refused(step: Any, kind: str, device: str) -> None:
+    captured = aq.capture(step, device=device)
+    for _ in range(2):
+        with pytest.raises(CaptureError, match=f"returned a {kind} with tensors in it") as caught:
+            captured(array(3))
+        assert "tuple or a dict" in caught.value.remedy
+
+
+@every
+def test_results_of_other_kinds_are_returned_as_they_are(device: str) -> None:
+    others = [None, 3, "name", aq.mxfp8, {1, 2}, Batch(0.5)]
+    captured = aq.capture(lambda x: [x.sum(), *others], device=device)
+    for _ in range(3):
+        assert captured(array(3))[1:] == others

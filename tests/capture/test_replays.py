@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -11,6 +13,7 @@ import pytest
 
 import autoq as aq
 from autoq.captured_arguments import Arguments
+from autoq.captured_memory import STEPS, Uploads
 from autoq.errors import ArgumentError, DeviceError
 
 DEVICE = os.environ.get("AUTOQ_TEST_DEVICE", "cpu")
@@ -132,3 +135,43 @@ def test_results_of_all_kinds_are_as_the_step_returned_them() -> None:
             assert found[name].dtype == expected[name].dtype
             assert found[name].numpy().tobytes() == expected[name].numpy().tobytes()
         assert (found["rows"], found["none"]) == (4, None)
+
+
+class Late:
+    """A stream whose copies run later: when an event is waited for, or when the device gets to them."""
+
+    ptr = 1
+
+    def __init__(self) -> None:
+        self.waiting: list[tuple[int, int]] = []
+        self.done, self.read = 0, b""
+        runtime = SimpleNamespace(memcpyAsync=lambda to, at, size, *rest: self.waiting.append((at, size)))
+        self.cuda = SimpleNamespace(Event=self.event, runtime=runtime, alloc_pinned_memory=bytearray)
+
+    def run(self, count: int) -> None:
+        for address, size in self.waiting[self.done : self.done + count]:
+            self.read += ctypes.string_at(address, size)
+        self.done = min(self.done + count, len(self.waiting))
+
+    def event(self, **options: Any) -> Any:
+        mark = [0]
+        return SimpleNamespace(
+            record=lambda stream: mark.__setitem__(0, len(self.waiting)),
+            synchronize=lambda: self.run(max(mark[0] - self.done, 0)),
+        )
+
+
+@pytest.mark.parametrize("ahead", [0, 1, 2, 5])
+def test_no_host_value_is_overwritten_before_it_was_copied(ahead: int) -> None:
+    late, rng = Late(), np.random.default_rng(0)
+    hosts = [np.zeros(8, np.uint8) for _ in range(2)]
+    device = SimpleNamespace(data=SimpleNamespace(ptr=0))
+    uploads, written = Uploads(late, [(device, host) for host in hosts]), b""
+    for _ in range(5 * STEPS):
+        for host in hosts:
+            host[...] = rng.integers(0, 256, 8)
+            written += host.tobytes()
+        uploads.start(late)
+        late.run(int(rng.integers(0, ahead + 1)))
+    late.run(len(late.waiting))
+    assert late.read == written

@@ -74,3 +74,18 @@ def test_a_parameter_that_needs_no_gradient_any_more_is_trained_until_reset() ->
     for _ in range(3):
         step(x)
     assert weight.item() == 0.5
+
+
+def test_a_gradient_that_the_step_leaves_is_written_over_by_the_next_replay() -> None:
+    weight = aq.Parameter([1.0], device="cuda")
+
+    @aq.capture
+    def step(x: aq.Tensor) -> None:
+        weight.grad = None
+        (weight * x).sum().backward()
+
+    for number in range(3):
+        step(aq.tensor([float(number)], device="cuda"))
+    left, copied = weight.grad, aq.tensor(weight.grad)
+    step(aq.tensor([7.0], device="cuda"))
+    assert (left.item(), copied.item(), weight.grad.item()) == (7.0, 2.0, 7.0)
