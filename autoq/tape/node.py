@@ -138,7 +138,7 @@ class Node:
     def keep_output(self, out: Tensor) -> None:
         """Save the output in place of the operand, where it shows the sign, all that the rule reads."""
         value = out._value
-        if sign_shows(self.saved[0]._value, value):  # type: ignore[index]
+        if self.saved and sign_shows(self.saved[0]._value, value):
             kept = out.__class__(value, out._type)
             kept._version = out._version
             self.saved, self.versions = (kept,), _NEW
