@@ -105,6 +105,8 @@ class Watch(Observer):
         trace: The operations, their gradients, and the changes in place, in order.
     """
 
+    keeps_gradients = False
+
     def __init__(self, outside: Callable[[Tensor], bool], entered: Iterable[Tensor] = ()) -> None:
         self.outside = outside
         self.trace: list[Any] = []

@@ -18,7 +18,12 @@ class Observer:
     """Is told of operations, gradient steps and kernels while a block runs under ``observing``.
 
     ``op`` and ``step`` stand around what they watch and may change it; the others are notices.
+
+    Attributes:
+        keeps_gradients: Whether ``step`` may keep the cotangents that it gets: they aren't written over then.
     """
+
+    keeps_gradients = True
 
     def op(self, proceed: Any, op: Any, operands: Any, static: dict[str, Any], out_dtype: Any) -> Any:
         """An operation: ``proceed(op, operands, static, out_dtype)`` runs it and returns the tensor."""

@@ -125,6 +125,7 @@ def walk(
         roots.append(target)
     step: Callable[..., None] = _recorded_step if create_graph else _raw_step
     observer = current().observer
+    watched = observer is not None and observer.keeps_gradients
     if observer is not None:
         step = partial(observer.step, step)
     kept = set(keep)
@@ -136,7 +137,7 @@ def walk(
                 continue
             if node.saved is None:
                 raise _freed(node)
-            if node in kept or node.hooks is not None or observer is not None:
+            if watched or node in kept or node.hooks is not None:
                 owned.discard(node)
             if node.hooks is not None:
                 g = passed(node, g, create_graph)

@@ -8,6 +8,8 @@ import numpy as np
 import pytest
 
 import autoq as aq
+from autoq.captured_state import Watch
+from autoq.context import Observer, observing
 from autoq.tape import accelerated
 from autoq.tape.beside import apart
 
@@ -142,3 +144,21 @@ def test_arrays_are_apart_where_no_byte_is_in_both() -> None:
     assert apart(x[:4], x[4:])
     assert apart(x[:4][::-1], x[4:][::-1, ::-1])
     assert apart(x, cupy.zeros((8, 8), np.float32))
+
+
+def test_an_observer_that_may_keep_cotangents_finds_them_unchanged(written: list[int]) -> None:
+    class Keeps(Observer):
+        def __init__(self) -> None:
+            self.found: list[tuple[Any, Any]] = []
+
+        def step(self, proceed: Any, node: Any, g: Any, grads: Any, owned: Any) -> None:
+            self.found.append((g, g.copy()))
+            proceed(node, g, grads, owned)
+
+    with observing(Keeps()) as keeps:
+        chain(*parameters("cuda", 3)).backward()
+    assert all((a == b).all() for a, b in keeps.found)
+    assert not written
+    with observing(Watch(lambda x: False)):  # a captured step's
+        chain(*parameters("cuda", 3)).backward()
+    assert written
