@@ -140,8 +140,9 @@ class Captured:
 
     def _begin(self, args: Any, kwargs: Any) -> Any:
         """A call before there is a graph: one that warms up, or the one that records."""
-        device = self._device or _device_of((args, kwargs))
-        if self._first is not None:
+        if self._first is None:
+            device = self._device or _device_of((args, kwargs))
+        else:
             device = self._first.device
             self._first.check(args, kwargs)
         with devices.using_device(device):

@@ -116,6 +116,13 @@ def observing(observer: Observer) -> Iterator[Observer]:
         OBSERVERS.remove(observer)
 
 
+def changed(tensor: Any) -> None:
+    """Tell the context's observer of a change in place; call it only where ``OBSERVERS`` isn't empty."""
+    observer = current().observer
+    if observer is not None:
+        observer.changed(tensor)
+
+
 def launched(kernel: str, values: int) -> None:
     """Tell the context's observer of a kernel; call it only where ``OBSERVERS`` isn't empty."""
     observer = current().observer

@@ -79,7 +79,6 @@ def custom_op(
         "reduction": reduction,
         "accumulates": accumulates,
         "residual": residual,
-        "custom": True,
     }
 
     def made(forward: Callable[..., Any]) -> Callable[..., Any]:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from autoq.context import OBSERVERS, current
+from autoq.context import OBSERVERS, changed
 from autoq.devices import array_namespace, device_of, on_gpu, to_host, using_device
 from autoq.errors import CaptureError
 from autoq.optim.slot import KINDS, Slot
@@ -76,10 +76,9 @@ def _launch(
     gradients: list[Any],
 ) -> None:
     """One launch for parameters of one device, dtype and count of steps."""
-    observer = current().observer if OBSERVERS else None
-    if observer is not None:
+    if OBSERVERS:
         for slot in slots:
-            observer.changed(slot.parameter)
+            changed(slot.parameter)
     update, made = kernels("update"), recording()
     rows = {update.VALUE: [slot.parameter.value for slot in slots], update.GRADIENT: gradients}
     for row, name in zip((update.FIRST, update.SECOND), optimizer.kernel_state(group), strict=False):
@@ -124,11 +123,7 @@ def _keep(made: Any, slots: list[Slot], gradients: list[Any]) -> None:
 
 def _are_counted_together(slots: list[Slot]) -> bool:
     """Whether parameters had as many steps each: the graph has one count for all."""
-    steps = slots[0].steps
-    for slot in slots:  # noqa: SIM110 (quicker than all() of a generator, before each replay)
-        if slot.steps != steps:
-            return False
-    return True
+    return len({slot.steps for slot in slots}) == 1
 
 
 def _keep_state(made: Any, slots: list[Slot]) -> None:

@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from autoq.context import OBSERVERS, current
+from autoq.context import OBSERVERS, changed
 from autoq.devices import on_gpu, to_host, using_device
 from autoq.errors import ArgumentError, DTypeError, StateError
 from autoq.memory import within_memory
@@ -89,9 +89,9 @@ class Optimizer:
         if value.__class__ is not np.ndarray or not slot.is_on_host():
             slot.follow()
             slot.working_space(self.scratch_count)
-        made, observer = recording(), current().observer if OBSERVERS else None
-        if observer is not None:
-            observer.changed(slot.parameter)
+        made = recording()
+        if OBSERVERS:
+            changed(slot.parameter)
         if made is None:
             slot.steps += 1
             self._update(value, gradient, slot, group)

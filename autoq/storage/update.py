@@ -60,7 +60,7 @@ def write(x: Array, index: Any, values: Any, add: bool = False) -> None:
     try:
         if type(values) is int and on_gpu(x) and x.dtype.kind in "iu":
             values = x.dtype.type(values)  # NumPy's own check of the range
-        if type(values) is float and values == 0 and on_gpu(x):
+        if type(values) is float and values == 0 and np.signbit(values) and on_gpu(x):
             values = np.asarray(values, x.dtype)  # CuPy would fill with 0.0 for -0.0
         if is_array(values) or np.ndim(values):
             values = beside(values, x)

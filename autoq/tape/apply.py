@@ -218,6 +218,7 @@ def encoded(value: np.ndarray, out_type: TensorType, reduced_last: bool = False)
 
 
 def run_float(op: Op, operands: tuple[Any, ...], static: dict[str, Any], out_dtype: Any) -> Tensor:
+    """Run an op that computes floats: resolve its type, decode, compute, encode once, record (S5-S15)."""
     context = current()
     key: list[Any] = [op, out_dtype, context.resolution]
     values: list[Any] = []

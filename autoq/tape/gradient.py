@@ -20,6 +20,7 @@ from autoq.tape.beside import added, apart, check_beside, copied_beside, filled,
 from autoq.tape.delivery import add_to_grad, passed, tensor_of
 from autoq.tape.namespace import RAW, RAW_ON_DEVICE, RECORDED
 from autoq.tape.node import LEAF, Node
+from autoq.tape.op import has_its_name
 from autoq.tape.stored import real_array
 from autoq.tape.tensor import AutodiffTensor, Tensor
 from autoq.tape.unbroadcast import unbroadcast, unbroadcast_recorded
@@ -186,7 +187,7 @@ def _raw_step(node: Node, g: Any, grads: Gradients, owned: set[Any]) -> None:
     rules = node.op.rules
     made: list[Any] = []
     last = None  # the operand whose rule reads the cotangent last, if nothing else holds that
-    if F is RAW_ON_DEVICE and node in owned and not node.op.custom:
+    if F is RAW_ON_DEVICE and node in owned and has_its_name(node.op):
         last = _first(node.parents)
     for i in reversed(range(len(node.parents))):  # a weight's before the signal's: least memory at once
         parent = node.parents[i]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from autoq.context import OBSERVERS, current
+from autoq.context import OBSERVERS, changed, current
 from autoq.devices import device_of, on_gpu, to_device, using_device
 from autoq.errors import DTypeError, GradientError, ShapeError
 from autoq.schemes import QuantScheme
@@ -159,6 +159,5 @@ def _check_mutable(x: Any, what: str) -> None:
             "untracked tensors, or any under aq.no_grad()",
             "Compute a new tensor instead: x = x + y, x.at[index].set(v) or x.at[index].add(v).",
         )
-    observer = current().observer if OBSERVERS else None
-    if observer is not None:
-        observer.changed(x)
+    if OBSERVERS:
+        changed(x)

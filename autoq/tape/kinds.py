@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
 
 def run_index(op: Op, operands: tuple[Any, ...], static: dict[str, Any], out_dtype: Any) -> Tensor:
+    """Run an op that returns truth values or indices, which no gradient goes through (S16)."""
     dtypes = [x._type.dtype for x in operands if hasattr(x, "_type")]
     for x in operands:
         if x is None:
@@ -60,6 +61,7 @@ def _is_float(x: Any) -> bool:
 
 
 def run_layout(op: Op, operands: tuple[Any, ...], static: dict[str, Any], out_dtype: Any) -> Tensor:
+    """Run an op that moves values, packed ones as they are where blocks can follow (S21)."""
     if not operands:
         raise ShapeError(f"{op.name} of no tensors.", "at least one", "Skip the call for an empty list.")
     first = operands[0]
@@ -95,6 +97,7 @@ def looks_up(static: dict[str, Any]) -> bool:
 
 
 def two_storages(x: Any, y: Any) -> bool:
+    """Whether one tensor is packed and the other is not."""
     return isinstance(x._value, QTensor) != isinstance(y._value, QTensor)
 
 

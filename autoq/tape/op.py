@@ -70,7 +70,6 @@ class Op:
         sample: ``sample(rng)`` lists ``(operands, static)`` in the op's smooth domain, for the registry
             tests.
         doc: The public docstring; the forward's own if empty.
-        custom: Its rules are a user's, who may keep the cotangents that they get.
         differentiable: Whether it has gradient rules.
     """
 
@@ -91,7 +90,6 @@ class Op:
     shared: Callable[..., Any] | None = None
     sample: Callable[..., Any] | None = None
     doc: str = ""
-    custom: bool = False
     differentiable: bool = field(default=True, init=False)
     statics: tuple[str, ...] = field(default=(), init=False)
     defaults: Mapping[str, Any] = field(default_factory=dict, init=False)
@@ -148,6 +146,9 @@ def register(op: Op) -> Op:
 
 def has_its_name(op: Op) -> bool:
     """Whether the op is the registry's of its name: an op of one's own may be called like another one.
+
+    Kernels and their promises are a name's: another op runs its own function, and its rules may keep what
+    they get.
 
     Example:
         >>> import autoq as aq

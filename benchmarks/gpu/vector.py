@@ -128,7 +128,8 @@ def divided(report: Any, cupy: Any, name: str, weights: list[Any]) -> None:
 def whole(report: Any, cupy: Any, name: str, weights: list[Any]) -> None:
     """What the layer costs with its op, and by a decoded copy and cuBLAS."""
     from autoq.kernels.cuda.launch import empty
-    from autoq.kernels.cuda.matmul import by_pieces, product
+    from autoq.kernels.cuda.matmul import product
+    from autoq.kernels.cuda.panels import by_pieces
 
     k, n = weights[0].shape
     x = cupy.asarray(np.ones((1, k), np.float32))

@@ -24,7 +24,7 @@ from . import blas, blas_fp8, panels, vector
 from .launch import empty
 from .map import mapped
 from .operand import FLOATS, Packed
-from .panels import by_pieces, by_rows, gemm, gemm_over
+from .panels import by_pieces, gemm, gemm_over, way
 from .pieces import PIECE_BITS, Operand, View, bfloat16, bits_of, decoded, has_one_scale
 from .reduce import IDENTITY
 
@@ -128,7 +128,7 @@ def _multiply(a: Operand, b: Operand, out: Any, precision: str, start: Any) -> N
     if out.dtype == DOUBLE:
         gemm(_doubles(a), _doubles(b), out, adds)
     elif dense and a.dtype == b.dtype:
-        (gemm_over if out is a else gemm)(a, b, out, adds, precision)
+        gemm_over(a, b, precision) if out is a else gemm(a, b, out, adds, precision)
     elif blas.available() and (precision == "bf16" or max(_bits(a), _bits(b)) <= PIECE_BITS):
         by_pieces(a, b, out, adds, rounded=True)
     elif blas.available() and precision == "highest" and _worth_splitting(a, b, out):
@@ -146,7 +146,8 @@ def _goes_over(a: Operand, b: Operand, shape: Any, work: Any, precision: str) ->
     if not isinstance(b, View) and a.dtype == b.dtype:
         return len(shape) == 2
     rounded = precision == "bf16"
-    return by_rows(a, b, rounded) and (rounded or (precision == "highest" and _worth_splitting(a, b, a)))
+    in_pieces = rounded or (precision == "highest" and _worth_splitting(a, b, a))
+    return in_pieces and way(a, b, rounded) == "rows"
 
 
 def _begin(out: Any, start: Any) -> None:

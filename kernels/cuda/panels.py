@@ -11,6 +11,7 @@ Three pieces of a float32 matrix have half as many bytes again as the matrix. Wh
 from __future__ import annotations
 
 from collections.abc import Iterator
+from math import prod
 from typing import Any
 
 from . import blas
@@ -30,43 +31,57 @@ def by_pieces(a: Operand, b: Operand, out: Any, accumulate: bool, rounded: bool 
     Args:
         a: (..., m, k) of bfloat16 pieces.
         b: (..., k, n).
-        out: (..., m, n), float32 or bfloat16; it may be ``a`` where `by_rows` says so.
+        out: (..., m, n), float32 or bfloat16; it may be ``a`` where the `way` is by rows.
         accumulate: Add to what ``out`` holds.
         rounded: One piece of each operand, rounded, is enough.
     """
-    if by_rows(a, b, rounded):
+    how = way(a, b, rounded, out.dtype.name == "float32")
+    if how == "rows":
         right = pieces(b, rounded)
         for rows in spans(a.shape[0], _bytes(a, rounded) // a.shape[0], PANEL):
             _sum(pieces(a[rows], rounded), right, out[rows], accumulate)
-    elif not _are_large(a, b, rounded):
-        _sum(pieces(a, rounded), pieces(b, rounded), out, accumulate)
-    elif (first := _adds_up(a, b, rounded)) is not None and out.dtype.name == "float32":
-        _along(a, b, first, out, accumulate, rounded)
-    elif _is_large(b, rounded):
+    elif how == "columns":
         left = pieces(a, rounded)
         for columns in spans(b.shape[1], _bytes(b, rounded) // b.shape[1], PANEL):
             _sum(left, pieces(b[:, columns], rounded), out[:, columns], accumulate)
-    else:
+    elif how == "whole":
         _sum(pieces(a, rounded), pieces(b, rounded), out, accumulate)
+    else:
+        _along(a, b, how == "first", out, accumulate, rounded)
 
 
-def by_rows(a: Operand, b: Operand, rounded: bool = False) -> bool:
-    """Whether some rows of the result are made at a time, of copies of the same rows of the first operand."""
-    return _are_large(a, b, rounded) and _is_large(a, rounded) and _adds_up(a, b, rounded) is None
+def way(a: Operand, b: Operand, rounded: bool = False, adds: bool = True) -> str:
+    """How a product of pieces is made.
+
+    Args:
+        a: The first operand.
+        b: The second.
+        rounded: One piece of each is enough.
+        adds: The result may be added up from parts of the sum.
+
+    Returns:
+        ``"whole"``; by some ``"rows"`` of the first operand, copied before those rows of the result are
+        written, or some ``"columns"`` of the second; or by parts of the sum, the ``"first"`` operand or the
+        ``"second"`` piece by piece.
+    """
+    if not len(a.shape) == len(b.shape) == 2 or _bytes(a, rounded) + _bytes(b, rounded) <= PANEL:
+        return "whole"
+    operands = (("first", a, b, 1), ("second", b, a, 0))
+    along = [name for name, x, other, axis in operands if _goes_along(x, other, axis, rounded)]
+    if along and adds:
+        return along[0]
+    if not along and _is_large(a, rounded):
+        return "rows"
+    return "columns" if _is_large(b, rounded) else "whole"
 
 
-def gemm_over(a: Any, b: Any, out: Any, accumulate: bool, precision: str = "highest") -> None:
-    """A product of two matrices that is written over the first one, which is ``out`` too."""
+def gemm_over(a: Any, b: Any, precision: str = "highest") -> None:
+    """Write the product of two matrices over the first one."""
     for rows in spans(len(a), a.strides[0], PANEL // 4):
-        part = empty((len(a[rows]), b.shape[1]), out.dtype)
+        part = empty((len(a[rows]), b.shape[1]), a.dtype)
         blas.gemm(a[rows], b, part, precision=precision)
-        out[rows] = part
+        a[rows] = part
         del part
-
-
-def _are_large(a: Operand, b: Operand, rounded: bool) -> bool:
-    """Whether the pieces of two matrices take much memory."""
-    return len(a.shape) == len(b.shape) == 2 and _bytes(a, rounded) + _bytes(b, rounded) > PANEL
 
 
 def _is_large(x: Operand, rounded: bool) -> bool:
@@ -123,24 +138,20 @@ def _along(a: Operand, b: Operand, first: bool, out: Any, accumulate: bool, roun
             del one, left, right  # before the next piece is made
 
 
-def _adds_up(a: Operand, b: Operand, rounded: bool) -> bool | None:
-    """Which operand `_along` takes piece by piece, True for the first; None if it can't compute the product.
+def _goes_along(x: Operand, other: Operand, axis: int, rounded: bool) -> bool:
+    """Whether `_along` may take an operand piece by piece, in parts of its ``axis``, which is summed.
 
-    That one has floats that lie along the summed axis, the other one piece.
+    Its floats lie along that axis. The other has one piece, which can be cut there too: of a packed one
+    that axis is the storage's first, and no block is longer than 1 there.
     """
-    for x, other, axis in ((a, b, 1), (b, a, 0)):
-        if isinstance(x, View) or _count(other, rounded) > 1 or x.dtype.name == "bfloat16":
-            continue
-        lies = (x if axis == 0 else x.T).flags.c_contiguous
-        if lies and (not isinstance(other, View) or _along_storage(other, 1 - axis)):
-            return axis == 1
-    return None
-
-
-def _along_storage(x: View, axis: int) -> bool:
-    """Whether an axis of a packed matrix is its storage's first, and no block is longer than 1 there."""
-    extents, one_scale = x.packed.extents, has_one_scale(x.packed)
-    return x.order[axis] == 0 and (one_scale or len(extents) == 1 or extents[:1] == (1,))
+    if isinstance(x, View) or x.dtype.name == "bfloat16" or _count(other, rounded) > 1:
+        return False
+    if not (x.T if axis else x).flags.c_contiguous:
+        return False
+    if not isinstance(other, View):
+        return True
+    extents, one_scale = other.packed.extents, has_one_scale(other.packed)
+    return other.order[1 - axis] == 0 and (one_scale or len(extents) == 1 or extents[:1] == (1,))
 
 
 def _summed(x: Operand, part: slice, is_second: bool) -> Operand:
@@ -148,9 +159,8 @@ def _summed(x: Operand, part: slice, is_second: bool) -> Operand:
     if not isinstance(x, View):
         return x[part] if is_second else x[:, part]
     p: Packed = x.packed
-    rows = len(range(p.shape[0])[part])
-    scales = p.scales if has_one_scale(p) else p.scales[part]
-    return View(p._replace(words=p.words[part], scales=scales, shape=(rows, p.shape[1])), x.order)
+    words, scales = p.words[part], p.scales if has_one_scale(p) else p.scales[part]
+    return View(p._replace(words=words, scales=scales, shape=(len(words), p.shape[1])), x.order)
 
 
 def _count(x: Operand, rounded: bool) -> int:
@@ -162,7 +172,4 @@ def _bytes(x: Operand, rounded: bool) -> int:
     """Bytes of an operand's pieces, 0 of an array that is one."""
     if not isinstance(x, View) and x.dtype.name == "bfloat16":
         return 0
-    size = 2 * _count(x, rounded)
-    for n in x.shape:
-        size *= n
-    return size
+    return 2 * _count(x, rounded) * prod(x.shape)

@@ -6,23 +6,16 @@ import numpy as np
 import pytest
 
 from autoq.ops.on_device import elementwise  # noqa: F401  (registers the rules)
-from autoq.storage import QTensor
 from autoq.tape.accelerated import WRITES_OVER, rule_on_device
 from autoq.tape.op import REGISTRY
+from tests.cuda.simulated.operands import stored
 
 RNG = np.random.default_rng(0)
 SHAPES = [(64,), (3, 33), (2, 3, 64), (1, 7)]
 
 
 def operand(shape, scheme):
-    x = RNG.standard_normal(shape, dtype=np.float32)
-    if scheme is None:
-        return x
-    q = QTensor.quantize(x, scheme)
-    made = QTensor.make(q.words, q.scales, q.tensor_scale, q.scheme, q.shape)
-    if q.tensor_scale is not None:
-        object.__setattr__(made, "tensor_scale", np.array(q.tensor_scale))
-    return made
+    return stored(RNG.standard_normal(shape, dtype=np.float32), scheme)
 
 
 @pytest.mark.parametrize("scheme", [None, "mxfp8", "nvfp4", "int8"])

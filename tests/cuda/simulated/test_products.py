@@ -10,19 +10,10 @@ from autoq.kernels.cuda import blas, matmul, panels
 from autoq.ops.on_device import products
 from autoq.storage import QTensor
 from autoq.tape.op import REGISTRY
+from tests.cuda.simulated.operands import stored
 
 FLOAT = np.dtype(np.float32)
 RNG = np.random.default_rng(0)
-
-
-def stored(x: np.ndarray, scheme: str | None) -> object:
-    if scheme is None:
-        return x
-    q = QTensor.quantize(x, scheme)
-    scale = None if q.tensor_scale is None else np.array(q.tensor_scale)
-    made = QTensor.make(q.words, q.scales, q.tensor_scale, q.scheme, q.shape)
-    object.__setattr__(made, "tensor_scale", scale)
-    return made
 
 
 def values(x: object) -> np.ndarray:
