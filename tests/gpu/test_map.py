@@ -21,6 +21,8 @@ from autoq.tape.op import REGISTRY
 pytestmark = [pytest.mark.gpu, pytest.mark.filterwarnings("ignore::RuntimeWarning")]
 SMALL = os.environ.get("AUTOQ_TEST_SANITIZER") == "1"
 BRAIN = ml_dtypes.bfloat16
+FLOATS = {"float32": np.float32, "float16": np.float16, "bfloat16": BRAIN}
+FORMATS = [*FLOATS, "mxfp8", "nvfp4", "int4", "mxfp6_e3m2"]
 
 
 def edge_values(*shape: int, seed: int = 0) -> np.ndarray:
@@ -159,18 +161,20 @@ def test_views_of_packed_tensors(cupy: Any, name: str) -> None:
         )
 
 
-def test_formats_in_any_mix(cupy: Any) -> None:
-    shape = (6, 64)
-    sources = [edge_values(*shape), edge_values(*shape).astype(np.float16), edge_values(*shape).astype(BRAIN)]
-    sources += [
-        QTensor.quantize(edge_values(*shape, seed=2), name)
-        for name in ("mxfp8", "nvfp4", "int4", "mxfp6_e3m2")
-    ]
-    for x in sources:
-        for y in sources:
-            for out in (aq.float32, aq.float16, aq.bfloat16, aq.mxfp8, aq.mxfp4, aq.nvfp4):
-                check("add", x, y, out_dtype=out)
-            check("less", x, y)
+def of_any_format(name: str) -> np.ndarray | QTensor:
+    """Edge values as an array of floats or packed."""
+    if name in FLOATS:
+        return edge_values(6, 64).astype(FLOATS[name])
+    return QTensor.quantize(edge_values(6, 64, seed=2), name)
+
+
+@pytest.mark.parametrize("first", FORMATS)
+@pytest.mark.parametrize("second", FORMATS)
+def test_formats_in_any_mix(cupy: Any, first: str, second: str) -> None:
+    x, y = of_any_format(first), of_any_format(second)
+    for out in (aq.float32, aq.float16, aq.bfloat16, aq.mxfp8, aq.mxfp4, aq.nvfp4):
+        check("add", x, y, out_dtype=out)
+    check("less", x, y)
 
 
 # All but maximum, minimum and relu: of zeros of both signs NumPy takes one or the other.
