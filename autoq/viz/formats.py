@@ -58,7 +58,7 @@ def representable_values(*schemes: QuantScheme | str) -> Figure:
 def relative_values(scheme: QuantScheme) -> np.ndarray:
     """The magnitudes of a scheme's element, ascending, divided by the largest."""
     element = scheme.element_format
-    values = np.unique(element.values[np.isfinite(element.values) & (element.values >= 0)])
+    values = np.unique(np.abs(element.values[np.isfinite(element.values) & (element.values >= 0)]))
     return values[values <= element.maximum] / element.maximum
 
 
