@@ -23,7 +23,7 @@ from autoq.captured_state import Watch, check_same
 from autoq.captured_stream import launches, no_collection
 from autoq.context import Observer, current, observing
 from autoq.errors import ArgumentError, CaptureError
-from autoq.random import drawing
+from autoq.random import Generator, drawing
 from autoq.recording import RECORDINGS, Recording, recorded_by, recording, stepping
 from autoq.storage import QTensor
 from autoq.tape.node import LEAF
@@ -261,6 +261,8 @@ class _Graph:
 
         Neither what goes there nor a result may be in memory that is overwritten meanwhile.
         """
+        for parameter in self.recording.idle:
+            watch.see(parameter)  # one that gets a gradient later isn't passed over any more
         pairs = [pair for seen in watch.seen for pair in seen.carry()]
         if pairs:
             self.result = mapped(self.result, self._apart)
@@ -277,10 +279,11 @@ class _Graph:
     @contextmanager
     def _drawing(self, generators: dict[int, Any]) -> Any:
         """A block in which generators give keys on the device; their state before is noted."""
+        before = Generator(0).serial
 
         def drawn(generator: Any, path: str) -> Any:
             generators.setdefault(id(generator), (generator, generator.state_dict()))
-            return self.recording.drawn(generator, path)
+            return self.recording.drawn(generator, path, generator.serial > before)
 
         token = drawing.set(drawn)
         try:

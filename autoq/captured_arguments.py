@@ -18,6 +18,7 @@ from autoq.tape.trees import mapped
 from autoq.types import dtype_name
 
 LISTED = 4  # names that an error lists
+EMPTY = object()  # stands for a nest without anything in it
 
 
 class Arguments:
@@ -38,7 +39,9 @@ class Arguments:
         self.signature, self.device = signature, device
         self.held: list[Any] = []
         self.fixed: list[bool] = []  # what all calls share: leaves, and what is no tensor
-        self.names = [name for name, _ in named(signature, args, kwargs)]
+        found = named(signature, args, kwargs)
+        self.names = [name for name, x in found if x is not EMPTY]
+        self.empty = _empties(found)
         self.nested = bool(kwargs) or any(map(_is_nest, args))
         self.tree = mapped((args, kwargs), self._enter)
         self._takers = [self._taker(held) for held in self.held]
@@ -77,18 +80,15 @@ class Arguments:
         if not (self.nested or kwargs or len(args) != len(self.held) or any(map(_is_nest, args))):
             return zip(self.names, args, strict=True)
         found = named(self.signature, args, kwargs)
+        if _empties(found) != self.empty:
+            raise _other_structure([name for name, _ in found], [*self.names, *sorted(self.empty)])
+        found = [(name, x) for name, x in found if x is not EMPTY]
         names = [name for name, _ in found]
         if names != self.names:
             by_name = dict(found)
             if len(names) == len(self.names) and by_name.keys() == set(self.names):
                 return [(name, by_name[name]) for name in self.names]  # dicts and keywords in another order
-            same = [a == b for a, b in zip(names, self.names, strict=False)]
-            first = same.index(False) if False in same else len(same)
-            raise ArgumentError(
-                f"a captured step got {_listed(names, first)}.",
-                f"what it got in its first call: {_listed(self.names, first)}",
-                "Pass nests of the same structure, and numbers as one array, or capture a second step.",
-            )
+            raise _other_structure(names, self.names)
         return found
 
     def _taker(self, held: Any) -> Callable[[Any], bool]:
@@ -200,6 +200,21 @@ class Arguments:
             held.set(host if _is_numpys_own(host) else host.copy(), stream=xp.cuda.get_current_stream())
 
 
+def _other_structure(names: list[str], first_names: list[str]) -> ArgumentError:
+    """The error for arguments that aren't nested as in the first call."""
+    same = [a == b for a, b in zip(names, first_names, strict=False)]
+    first = same.index(False) if False in same else len(same)
+    return ArgumentError(
+        f"a captured step got {_listed(names, first)}.",
+        f"what it got in its first call: {_listed(first_names, first)}",
+        "Pass nests of the same structure, and numbers as one array, or capture a second step.",
+    )
+
+
+def _empties(found: list[tuple[str, Any]]) -> set[str]:
+    return {name for name, x in found if x is EMPTY}
+
+
 def _computed(x: Tensor) -> ArgumentError:
     """The error for a tensor on a tape."""
     return ArgumentError(
@@ -230,6 +245,8 @@ def named(signature: inspect.Signature | None, args: Any, kwargs: Any) -> list[t
     for number, x in enumerate(args):
         here = names[number] if number < len(names) else None
         plain = here is not None and here.kind in (here.POSITIONAL_ONLY, here.POSITIONAL_OR_KEYWORD)
+        if here is not None and here.name in kwargs:
+            plain = False  # of an argument that is positional only, a keyword may have the name too
         _walk(here.name if plain and here else f"argument {number}", x, found)
     for key, x in kwargs.items():
         _walk(key, x, found)
@@ -237,7 +254,9 @@ def named(signature: inspect.Signature | None, args: Any, kwargs: Any) -> list[t
 
 
 def _walk(name: str, x: Any, found: list[tuple[str, Any]]) -> None:
-    if isinstance(x, dict):
+    if _is_nest(x) and not x:
+        found.append((f"{name}, empty", EMPTY))
+    elif isinstance(x, dict):
         for key, value in x.items():
             _walk(f"{name}[{key!r}]", value, found)
     elif isinstance(x, list | tuple):

@@ -53,14 +53,20 @@ def fresh(cupy: Any, result: Any) -> Any:
 
 
 def constants(result: Any) -> list[str]:
-    """The numbers and strings of a result, which replays return as they were when recorded.
+    """The numbers, strings and NumPy arrays of a result, which replays return as they were when recorded.
 
     Example:
         >>> constants([np.zeros(2), {"rate": 0.5, "name": "a"}, None])
-        ['0.5', "'a'", 'None']
+        ['array([0., 0.])', '0.5', "'a'", 'None']
     """
-    kinds = int | float | str | bytes | np.generic | None
-    return [repr(x) for x in leaves(result) if isinstance(x, kinds)]
+    kinds = int | float | str | bytes | np.generic | np.ndarray | None
+    return [_text(x) for x in leaves(result) if isinstance(x, kinds)]
+
+
+def _text(x: Any) -> str:
+    """What two results are compared by: of an array that isn't shown whole, a hash of its bytes too."""
+    text = repr(x)
+    return f"{text} ({hash(x.tobytes())})" if isinstance(x, np.ndarray) and "..." in text else text
 
 
 def check_constants(before: list[str], now: list[str]) -> None:

@@ -12,12 +12,13 @@ from autoq import devices
 from autoq.context import Observer
 from autoq.errors import CaptureError
 from autoq.recording import replaced
+from autoq.schemes import QuantScheme
 from autoq.storage import QTensor
 from autoq.tape.beside import operand_names
 from autoq.tape.node import LEAF
 from autoq.tape.parameter import Parameter, QParameter
 from autoq.tape.tensor import Tensor
-from autoq.types import dtype_name
+from autoq.types import TensorType, dtype_name
 
 COMPARED = 1 << 20  # bytes of host arrays whose values are compared between warm-up and recording
 
@@ -39,6 +40,7 @@ class Seen:
         self.grad, self.entered = tensor._grad, entered
         self.leaf = tensor._node is LEAF
         self.left: Any = None
+        self.held: Any = None
         self.changes = 0
         kind = "parameter" if isinstance(tensor, Parameter | QParameter) else "tensor"
         self.name = f"the {kind} {tensor.shape} {dtype_name(tensor._type.dtype)}{role}"
@@ -63,6 +65,7 @@ class Seen:
             pairs.append((self.grad._value, tensor._grad._value))
             tensor._grad = self.grad
         self.left = tensor._grad
+        self.held = None if self.left is None else self.left._value
         return pairs
 
     def restore(self) -> None:
@@ -79,9 +82,12 @@ class Seen:
             return
         if tensor._value is not self.value:
             raise replaced(self.name)
-        if not self.leaf or tensor._grad is self.grad:
+        if not self.leaf:
             return
-        if self.grad is not None or self.entered is None:
+        if tensor._grad is self.grad:
+            if self.grad is not None and self.grad._value is not self.held:
+                raise replaced(f"the gradient of {self.name}")
+        elif self.grad is not None or self.entered is None:
             raise _left_over(self.name)
 
     def settle(self) -> None:
@@ -91,6 +97,8 @@ class Seen:
             tensor._version[0] += self.changes
             if self.leaf:
                 tensor._grad = self.left
+                if self.left is not None:
+                    self.left._value = self.held
 
 
 class Watch(Observer):
@@ -113,10 +121,12 @@ class Watch(Observer):
         self.entered = {id(tensor): (tensor, tensor._grad) for tensor in entered}
         self._seen: dict[int, Seen] = {}
         self._changed: dict[int, Any] = {}
+        self._met: dict[int, Any] = {}
 
     def op(self, proceed: Any, op: Any, operands: Any, static: dict[str, Any], out_dtype: Any) -> Any:
         """Note an operation before it runs."""
-        self.trace.append((op.name, tuple(map(_described, operands)), _described(static)))
+        numbers = static if out_dtype is None else static | {"out_dtype": out_dtype}
+        self.trace.append((op.name, tuple(map(_described, operands)), _described(numbers)))
         for name, x in zip(operand_names(op, operands), operands, strict=True):
             if isinstance(x, Tensor):
                 self.see(x, f", {name} of {op.name},")
@@ -133,6 +143,17 @@ class Watch(Observer):
         self._changed[id(tensor)] = weakref.ref(tensor)
         self.see(tensor)
 
+    def met(self, tensor: Any, gradient: bool = False) -> None:
+        """Note a tensor whose values the step takes, or whose gradient it sets."""
+        if gradient:
+            self.see(tensor)
+        else:
+            self._met[id(tensor)] = weakref.ref(tensor)
+
+    def noted(self, what: str, values: tuple[Any, ...]) -> None:
+        """Note the values that something got which is no operation."""
+        self.trace.append((what, tuple(map(_described, values)), ()))
+
     def see(self, x: Tensor, role: str = "") -> None:
         """Note a tensor the first time that it is met, and as what."""
         known = self._seen.get(id(x))
@@ -143,8 +164,14 @@ class Watch(Observer):
 
     @property
     def seen(self) -> list[Seen]:
-        """The tensors from outside."""
-        return list(self._seen.values())
+        """The tensors from outside: those that it worked on, and of others that it took the values of."""
+        found = list(self._seen.values())
+        for number, reference in self._met.items():
+            tensor = reference()
+            if tensor is not None and number not in self._seen and self.outside(tensor):
+                found.append(Seen(tensor))
+                found[-1].leaf = False  # its gradient is no business of the step
+        return found
 
     def lasting(self) -> list[Tensor]:
         """The leaves among them, and the tensors that were changed, that are still there."""
@@ -208,8 +235,12 @@ def _described(x: Any) -> Any:
         return x.shape, x.dtype, hash(x.tobytes())  # a graph would repeat these values
     if devices.is_array(x):
         return x.shape, np.dtype(x.dtype)
-    if isinstance(x, float | int | bool | str | type(None) | np.dtype):
+    if isinstance(x, slice):
+        return "slice", _described((x.start, x.stop, x.step))
+    if isinstance(x, float | int | bool | str | type(None) | np.dtype | np.generic):
         return repr(x)  # nan equals nan
+    if isinstance(x, QuantScheme | TensorType | type):
+        return x
     return type(x).__name__
 
 

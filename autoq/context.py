@@ -39,6 +39,12 @@ class Observer:
     def changed(self, tensor: Any) -> None:
         """A tensor is about to be changed in place."""
 
+    def met(self, tensor: Any, gradient: bool = False) -> None:
+        """A tensor's values are taken by no operation; with ``gradient``, it is about to get a gradient."""
+
+    def noted(self, what: str, values: tuple[Any, ...]) -> None:
+        """What is no operation got values, such as the limit of a norm."""
+
     def launched(self, kernel: str, values: int) -> None:
         """A kernel of that name ran over so many values."""
 
@@ -121,6 +127,20 @@ def changed(tensor: Any) -> None:
     observer = current().observer
     if observer is not None:
         observer.changed(tensor)
+
+
+def met(tensor: Any, gradient: bool = False) -> None:
+    """Tell the context's observer of a tensor; call it only where ``OBSERVERS`` isn't empty."""
+    observer = current().observer
+    if observer is not None:
+        observer.met(tensor, gradient)
+
+
+def noted(what: str, *values: Any) -> None:
+    """Tell the context's observer of values; call it only where ``OBSERVERS`` isn't empty."""
+    observer = current().observer
+    if observer is not None:
+        observer.noted(what, values)
 
 
 def launched(kernel: str, values: int) -> None:

@@ -13,6 +13,7 @@ Source: Salmon et al., "Parallel random numbers: as easy as 1, 2, 3" (SC 2011).
 from __future__ import annotations
 
 import hashlib
+import itertools
 import math
 import operator
 from collections.abc import Callable, Mapping
@@ -120,6 +121,9 @@ def _hash64(*parts: object) -> int:
     return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest(), "little")
 
 
+_serials = itertools.count(1)
+
+
 class Generator:
     """A source of draws, each keyed by the seed, a call path and how often that path was taken.
 
@@ -129,6 +133,10 @@ class Generator:
     Raises:
         ArgumentError: If the seed is out of range.
 
+    Attributes:
+        seed: As given.
+        serial: Which of this process's generators it is, in the order in which they were made.
+
     Example:
         >>> a, b = Generator(0), Generator(0)
         >>> bool((a.uniform((2, 3)) == b.uniform((2, 3))).all())
@@ -136,6 +144,8 @@ class Generator:
         >>> a.draw("dropout") == b.draw("dropout"), a.draw("dropout") == b.draw("attention")
         (True, False)
     """
+
+    serial = 0  # of those that older versions pickled
 
     def __init__(self, seed: int) -> None:
         try:
@@ -147,6 +157,7 @@ class Generator:
                 f"Generator: seed={seed!r}", "an integer from 0 to 2**64 - 1", "Pass Generator(0)."
             )
         self._invocations: dict[str, int] = {}
+        self.serial = next(_serials)
 
     def __repr__(self) -> str:
         return f"Generator({self.seed})"

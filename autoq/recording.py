@@ -38,6 +38,10 @@ class Recording:
     Args:
         empty: Makes a device array of so many bytes.
         constant: Copies a host array to the device at once, beside what is being captured.
+
+    Attributes:
+        chunks: What is copied before each replay.
+        idle: Parameters that optimizers passed over, since they had no gradient.
     """
 
     def __init__(self, empty: Callable[[int], Any], constant: Callable[[np.ndarray], Any]) -> None:
@@ -46,6 +50,7 @@ class Recording:
         self._watched: list[tuple[Callable[[], Any], Any, Callable[[], CaptureError]]] = []
         self._undone: list[Callable[[], Any]] = []
         self._kept: list[Any] = []
+        self.idle: list[Any] = []
         self._used = 0
         self.chunks: list[_Chunk] = []
 
@@ -108,8 +113,13 @@ class Recording:
         for function in reversed(self._undone):
             function()
 
-    def drawn(self, generator: Any, path: str) -> CapturedDraw:
-        """The next draw of a generator as a key on the device, which goes on with the generator."""
+    def drawn(self, generator: Any, path: str, made_here: bool = False) -> CapturedDraw:
+        """The next draw of a generator as a key on the device, which goes on with the generator.
+
+        One that the step itself makes is made anew in each call, and draws the same then.
+        """
+        if made_here:
+            return CapturedDraw(generator.seed, self.constant(key_of(generator.drawn(path))))
         return CapturedDraw(generator.seed, self.follow(lambda: key_of(generator.drawn(path))))
 
     def check(self) -> None:

@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from autoq.context import using
-from autoq.devices import using_device
+from autoq.devices import on_gpu, using_device
 from autoq.errors import ArgumentError, ShapeError
 from autoq.memory import within_memory
 from autoq.nn.init import ones, zeros
@@ -94,7 +94,10 @@ class _BatchNorm(Module):
         # By operations, through which a captured step learns that it changes the tensor.
         old: Any = kept.astype(new.dtype)
         moved = old + (untracked(new) - old) * self.momentum
-        put(kept, moved.astype(kept.dtype).value)
+        if on_gpu(kept.value):
+            kept[...] = moved.astype(kept.dtype)  # in the memory that captured steps know
+        else:
+            put(kept, moved.astype(kept.dtype).value)
 
 
 class BatchNorm1d(_BatchNorm):

@@ -8,7 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from autoq.devices import device_of, on_gpu, to_host, using_device
+from autoq.context import OBSERVERS, noted
+from autoq.devices import array_namespace, device_of, on_gpu, to_host, using_device
 from autoq.errors import ArgumentError, DTypeError
 from autoq.memory import within_memory
 from autoq.optim.fused import are_on_one_gpu, read, scaled_on_gpu
@@ -52,8 +53,12 @@ def clip_grad_norm(parameters: Iterable[Parameter], max_norm: float) -> float | 
         )
     listed = _listed(parameters)
     pairs = [(parameter, parameter.grad.value) for parameter in listed if parameter.grad is not None]
+    if OBSERVERS:
+        noted("clip_grad_norm", max_norm)
     if are_on_one_gpu([gradient for _, gradient in pairs]):
         return _clip_on_gpu(pairs, float(max_norm))
+    if in_captured_step() and any(on_gpu(gradient) for _, gradient in pairs):
+        return _clip_unread(pairs, float(max_norm))
     norm = math.sqrt(sum(float(squared_norm(gradient)) for _, gradient in pairs))
     if max_norm < norm < math.inf:
         for parameter, gradient in pairs:
@@ -67,6 +72,18 @@ def _clip_on_gpu(pairs: list[tuple[Any, Any]], max_norm: float) -> float | Tenso
     for (parameter, _), result in zip(pairs, results, strict=True):
         parameter.grad = tensor_of(result)
     return tensor_of(norm) if in_captured_step() else read(norm)
+
+
+def _clip_unread(pairs: list[tuple[Any, Any]], max_norm: float) -> Tensor:
+    """Clip gradients that no kernel takes together, of float64 or of several dtypes, and read nothing."""
+    with using_device(device_of(pairs[0][1])):
+        xp = array_namespace(pairs[0][1])
+        norm = xp.sqrt(sum(_sum_of_squares(gradient) for _, gradient in pairs))
+        clips = (norm > max_norm) & (norm < math.inf)
+        factor = xp.where(clips, max_norm / xp.maximum(norm, max_norm), 1.0)
+        for parameter, gradient in pairs:
+            parameter.grad = tensor_of(scaled(gradient, factor))
+    return tensor_of(norm)
 
 
 def _listed(parameters: Any) -> list[Any]:
@@ -86,8 +103,7 @@ def squared_norm(gradient: Any) -> float:
     """The sum of squares, in float64 where float32 overflows or underflows."""
     if on_gpu(gradient):
         with using_device(device_of(gradient)):
-            wide = gradient.astype(np.float64)
-            return float(to_host((wide * wide).sum()))
+            return float(to_host(_sum_of_squares(gradient)))
     if gradient.dtype == np.float32:
         total = float(np.vdot(gradient, gradient))
         if 1e-30 < total < math.inf:
@@ -96,9 +112,16 @@ def squared_norm(gradient: Any) -> float:
     return float(np.vdot(wide, wide))
 
 
-def scaled(gradient: Any, factor: float) -> Any:
+def _sum_of_squares(gradient: Any) -> Any:
+    """In float64, an array without axes."""
+    wide = gradient.astype(np.float64)
+    return (wide * wide).sum()
+
+
+def scaled(gradient: Any, factor: Any) -> Any:
     """``factor`` times a gradient, in at least float32, where a small factor doesn't make it vanish."""
     wide = np.float64 if gradient.dtype == np.float64 else np.float32
     with using_device(device_of(gradient)):
+        factor = factor.astype(wide) if on_gpu(factor) else factor
         result = np.multiply(gradient, factor, dtype=wide)
     return result if on_gpu(result) else np.asarray(result)

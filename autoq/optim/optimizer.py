@@ -71,6 +71,9 @@ class Optimizer:
     @within_memory("a step")
     def step(self) -> None:
         """Update every parameter that has a gradient."""
+        made = recording()
+        if made is not None:
+            made.idle += [s.parameter for slots in self._slots for s in slots if s.parameter.grad is None]
         for index, (group, slots) in enumerate(zip(self.groups, self._slots, strict=True)):
             if self._has_kernel and any_on_gpu(slots):
                 slots = step_on_gpu(self, index, group, slots)

@@ -13,7 +13,7 @@ from autoq.memory import within_memory
 from autoq.optim.clip import scaled, squared_norm
 from autoq.optim.fused import are_on_one_gpu, read, scaled_on_gpu
 from autoq.optim.optimizer import Optimizer
-from autoq.recording import in_captured_step
+from autoq.recording import in_captured_step, recording
 from autoq.tape.delivery import tensor_of
 from autoq.tape.tensor import Tensor
 
@@ -67,7 +67,10 @@ class GradScaler:
             raise DTypeError(
                 f"GradScaler.scale of a {type(loss).__name__}.", "a tensor", "Pass the loss itself."
             )
-        return loss * self.factor
+        made, factor = recording(), self.factor
+        if made is not None:
+            made.require(lambda: self.factor == factor, _factor_changed)
+        return loss * factor
 
     def unscale_(self, optimizer: Optimizer) -> bool:
         """Divide the optimizer's gradients by the factor, once a step; for clipping before ``step``.
@@ -158,3 +161,11 @@ class GradScaler:
         for parameter, gradient in zip(parameters, results, strict=True):
             parameter.grad = tensor_of(gradient)
         return finite
+
+
+def _factor_changed() -> CaptureError:
+    return CaptureError(
+        "the factor of a GradScaler changed since a step that scales by it was captured.",
+        "the same factor in all calls",
+        "Call .reset() on the captured step after such a change, or scale the loss by a tensor argument.",
+    )

@@ -12,7 +12,7 @@ from ..context import OBSERVERS, launched
 from ..devices import SEVERAL, array_namespace, beside, device_of, to_device, to_host, using_device
 from ..errors import DTypeError
 from ..memory import within_memory
-from ..recording import key_for_kernel
+from ..recording import key_for_kernel, recording
 from ..schemes import QuantScheme
 from .encoding import Packed
 from .inputs import FLOAT32, FLOATS, as_float32, contiguous, is_float
@@ -80,13 +80,21 @@ def _empty(xp: Any, scheme: QuantScheme, shape: Shape, grid: Shape) -> Packed:
     from .convert import zero_scale
 
     plan = plan_of(scheme)
-    level = None if plan.tensor_scale is None else xp.asarray(np.asarray(plan.tensor_scale(0.0)))
+    level = None if plan.tensor_scale is None else _uploaded(xp, np.asarray(plan.tensor_scale(0.0)))
     return Packed(xp.zeros(shape, np.uint32), filled(xp, grid, zero_scale(scheme), plan.scale_dtype), level)
 
 
 def filled(xp: Any, shape: Shape, value: Any, dtype: Any) -> Array:
     """An array of one stored scale everywhere."""
-    return xp.asarray(np.full(shape, value, dtype))
+    return _uploaded(xp, np.full(shape, value, dtype))
+
+
+def _uploaded(xp: Any, array: np.ndarray) -> Array:
+    """A small array on the current device; in a captured step one that all replays read."""
+    if not array.size:
+        return xp.empty(array.shape, array.dtype)
+    made = recording()
+    return xp.asarray(array) if made is None else made.constant(array)
 
 
 @within_memory("dequantize")

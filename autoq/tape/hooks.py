@@ -6,6 +6,7 @@ import weakref
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from autoq.context import OBSERVERS, met
 from autoq.errors import ArgumentError, DTypeError, GradientError, ShapeError
 from autoq.tape.inplace import InPlace
 from autoq.tape.node import LEAF
@@ -70,7 +71,10 @@ class Hooked(InPlace):
 
     @grad.setter
     def grad(self, value: Any) -> None:
-        self._grad = None if value is None else _checked(self, value)
+        checked = None if value is None else _checked(self, value)
+        if OBSERVERS and checked is not None and self._grad is None:
+            met(self, gradient=True)
+        self._grad = checked
 
     def register_hook(self, hook: Hook) -> Handle:
         """Call a function with this tensor's gradient in every backward pass that reaches it.

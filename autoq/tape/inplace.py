@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from autoq.context import OBSERVERS, changed, current
+from autoq.context import OBSERVERS, changed, current, met, noted
 from autoq.devices import device_of, on_gpu, to_device, using_device
 from autoq.errors import DTypeError, GradientError, ShapeError
 from autoq.schemes import QuantScheme
@@ -35,7 +35,7 @@ class InPlace(Methods):
             GradientError: It is tracked and grad mode is on.
             ShapeError: Data of another shape.
         """
-        _check_mutable(self, "assign")
+        _check_mutable(self, "assign", data)
         if hasattr(data, "_value"):
             check_beside("assign", self, data, names=("the tensor", "data"))
         source = held(data)
@@ -50,7 +50,7 @@ class InPlace(Methods):
         self._version[0] += 1
 
     def __setitem__(self, index: Any, data: Any) -> None:
-        _check_mutable(self, "x[...] = v")
+        _check_mutable(self, "x[...] = v", index, data)
         check_beside("x[...] = v", self, index, data, names=("x", "the index", "v"))
         with using_device(device_of(held(self))):
             self._set(plain(index), data)
@@ -152,7 +152,8 @@ def _moved(value: Any, target: Any) -> Any:
     return value.to(device) if type(value) is QTensor else to_device(value, device)
 
 
-def _check_mutable(x: Any, what: str) -> None:
+def _check_mutable(x: Any, what: str, *values: Any) -> None:
+    """Refuse to change a tracked tensor in place; tell observers of what is changed, by which values."""
     if x._node is not None and current().grad:
         raise GradientError(
             f"{what} on a tensor that is tracked.",
@@ -161,3 +162,7 @@ def _check_mutable(x: Any, what: str) -> None:
         )
     if OBSERVERS:
         changed(x)
+        noted(what, *values)
+        for value in values:
+            if hasattr(value, "_value"):
+                met(value)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from autoq import devices
-from autoq.context import current
+from autoq.context import OBSERVERS, current, met
 from autoq.errors import DTypeError, GradientError, ShapeError
 from autoq.memory import within_memory
 from autoq.schemes import QuantScheme
@@ -233,6 +233,8 @@ class Tensor(Hooked):
 
     def detach(self) -> Tensor:
         """The same values off the tape (S4)."""
+        if OBSERVERS:
+            met(self)
         out = _wrapped(self._value, self._type)
         out._version = self._version
         return out
@@ -325,6 +327,8 @@ def tensor(data: Any, dtype: Any = None, requires_grad: bool = False, device: st
         <AutodiffQTensor (1, 32) mxfp8>
     """
     place = None if device is None else devices.resolve(device)
+    if OBSERVERS and isinstance(data, Tensor):
+        met(data)
     try:
         value = copied(data, as_dtype(dtype) if dtype is not None else None, place)
     except MemoryError as error:
