@@ -20,7 +20,7 @@ from autoq.tape.parameter import Parameter, QParameter
 from autoq.tape.tensor import Tensor
 from autoq.types import TensorType, dtype_name
 
-COMPARED = 1 << 20  # bytes of host arrays whose values are compared between warm-up and recording
+COMPARED = 1 << 26  # bytes of host arrays whose values are compared between warm-up and recording
 
 
 class Seen:

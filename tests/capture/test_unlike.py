@@ -55,6 +55,7 @@ CHANGES: dict[str, Callable[[aq.Tensor, int], Any]] = {
     "a step": lambda x, n: x[:: -1 if n else 1],
     "a slice that is added to": lambda x, n: x.at[n : n + 2].add(1.0),
     "a NumPy index": lambda x, n: x[np.int64(n)],
+    "many indices": lambda x, n: x[np.full(200_000, n)][:4],
     "a NumPy axis": lambda x, n: x.reshape(2, 4).sum(axis=np.int64(n)),
     "a NumPy limit": lambda x, n: aq.clip(x, 0, np.float32(n)),
     "a written index": lambda x, n: written(n, 1.0) + x[:5],
