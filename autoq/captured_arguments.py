@@ -245,9 +245,9 @@ def named(signature: inspect.Signature | None, args: Any, kwargs: Any) -> list[t
     for number, x in enumerate(args):
         here = names[number] if number < len(names) else None
         plain = here is not None and here.kind in (here.POSITIONAL_ONLY, here.POSITIONAL_OR_KEYWORD)
-        if here is not None and here.name in kwargs:
-            plain = False  # of an argument that is positional only, a keyword may have the name too
-        _walk(here.name if plain and here else f"argument {number}", x, found)
+        # A keyword may have the name too, of an argument that is positional only.
+        own = here.name if plain and here and here.name not in kwargs else f"argument {number}"
+        _walk(own, x, found)
     for key, x in kwargs.items():
         _walk(key, x, found)
     return found

@@ -31,14 +31,17 @@ class Seen:
         version: How often it had been changed in place.
         grad: Its gradient when the step first used it.
         entered: Its gradient before the step, where that is known.
+        gradient: Whether its gradient is a business of the step, not its values alone.
+        left: The gradient that the step leaves.
+        held: What that holds: replays write that memory.
         name: What errors call it: its kind, shape and dtype, and where the step met it.
     """
 
-    def __init__(self, tensor: Tensor, entered: Any = None, role: str = "") -> None:
+    def __init__(self, tensor: Tensor, entered: Any = None, role: str = "", gradient: bool = True) -> None:
         self.reference = weakref.ref(tensor)
         self.value, self.version = tensor._value, tensor._version[0]
         self.grad, self.entered = tensor._grad, entered
-        self.leaf = tensor._node is LEAF
+        self.gradient, self.leaf = gradient, gradient and tensor._node is LEAF
         self.left: Any = None
         self.held: Any = None
         self.changes = 0
@@ -59,7 +62,7 @@ class Seen:
         if tensor._value is not self.value:
             pairs.extend(zip(_parts(self.value), _parts(tensor._value), strict=True))
             tensor._value = self.value
-        if self.grad is not None and tensor._grad is not self.grad:
+        if self.gradient and self.grad is not None and tensor._grad is not self.grad:
             if tensor._grad is None:
                 raise _left_over(self.name)
             pairs.append((self.grad._value, tensor._grad._value))
@@ -121,7 +124,6 @@ class Watch(Observer):
         self.entered = {id(tensor): (tensor, tensor._grad) for tensor in entered}
         self._seen: dict[int, Seen] = {}
         self._changed: dict[int, Any] = {}
-        self._met: dict[int, Any] = {}
 
     def op(self, proceed: Any, op: Any, operands: Any, static: dict[str, Any], out_dtype: Any) -> Any:
         """Note an operation before it runs."""
@@ -145,33 +147,28 @@ class Watch(Observer):
 
     def met(self, tensor: Any, gradient: bool = False) -> None:
         """Note a tensor whose values the step takes, or whose gradient it sets."""
-        if gradient:
-            self.see(tensor)
-        else:
-            self._met[id(tensor)] = weakref.ref(tensor)
+        self.see(tensor, gradient=gradient)
 
     def noted(self, what: str, values: tuple[Any, ...]) -> None:
         """Note the values that something got which is no operation."""
         self.trace.append((what, tuple(map(_described, values)), ()))
+        for x in values:
+            if isinstance(x, Tensor):
+                self.met(x)
 
-    def see(self, x: Tensor, role: str = "") -> None:
-        """Note a tensor the first time that it is met, and as what."""
+    def see(self, x: Tensor, role: str = "", gradient: bool = True) -> None:
+        """Note a tensor the first time that it is met, and as what: ``gradient`` too, or its values alone."""
         known = self._seen.get(id(x))
         if known is None and id(x) in self.entered and x.device == "cpu":
             raise _on_the_host(Seen(x, role=role).name)
-        if (known is None or known.reference() is not x) and self.outside(x):
-            self._seen[id(x)] = Seen(x, self.entered.get(id(x), (None, None))[1], role)
+        new = known is None or known.reference() is not x or (gradient and not known.gradient)
+        if new and self.outside(x):
+            self._seen[id(x)] = Seen(x, self.entered.get(id(x), (None, None))[1], role, gradient)
 
     @property
     def seen(self) -> list[Seen]:
-        """The tensors from outside: those that it worked on, and of others that it took the values of."""
-        found = list(self._seen.values())
-        for number, reference in self._met.items():
-            tensor = reference()
-            if tensor is not None and number not in self._seen and self.outside(tensor):
-                found.append(Seen(tensor))
-                found[-1].leaf = False  # its gradient is no business of the step
-        return found
+        """The tensors from outside."""
+        return list(self._seen.values())
 
     def lasting(self) -> list[Tensor]:
         """The leaves among them, and the tensors that were changed, that are still there."""

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from autoq.context import OBSERVERS, current, met, noted
+from autoq.context import OBSERVERS, current, noted
 from autoq.devices import SEVERAL, device_of, memory_error, on_gpu, using_device
 from autoq.errors import AutoqError, GradientError, ShapeError, UndifferentiableError
 from autoq.storage.inputs import converted
@@ -58,8 +58,6 @@ def backward(
     """
     if OBSERVERS and gradient is not None:
         noted("backward", gradient)
-        if isinstance(gradient, Tensor):
-            met(gradient)
     retain = create_graph if retain_graph is None else retain_graph
     found = walk([(tensor, seed(tensor, gradient, create_graph))], retain, create_graph)
     delivered: set[int] = set()

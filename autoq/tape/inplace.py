@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from autoq.context import OBSERVERS, changed, current, met, noted
+from autoq.context import OBSERVERS, changed, current, noted
 from autoq.devices import device_of, on_gpu, to_device, using_device
 from autoq.errors import DTypeError, GradientError, ShapeError
 from autoq.schemes import QuantScheme
@@ -163,6 +163,3 @@ def _check_mutable(x: Any, what: str, *values: Any) -> None:
     if OBSERVERS:
         changed(x)
         noted(what, *values)
-        for value in values:
-            if hasattr(value, "_value"):
-                met(value)

@@ -102,6 +102,7 @@ def two_storages(x: Any, y: Any) -> bool:
 
 
 def run_cast(op: Op, operands: tuple[Any, ...], static: dict[str, Any], out_dtype: Any) -> Tensor:
+    """Run an op whose result has the dtype that it was asked for: quantize, dequantize, astype."""
     x = operands[0]
     rest = [y._value for y in operands[1:]] if len(operands) > 1 else ()
     value = op.forward(x._value, *rest, **static)

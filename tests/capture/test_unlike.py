@@ -27,8 +27,8 @@ def on_the_gpu() -> Any:
         yield
 
 
-def line(size: int = 8) -> aq.Tensor:
-    return aq.tensor(np.arange(size, dtype=np.float32))
+def line() -> aq.Tensor:
+    return aq.tensor(np.arange(8, dtype=np.float32))
 
 
 def written(index: Any, value: Any) -> aq.Tensor:
@@ -132,6 +132,20 @@ def test_the_gradient_of_a_tensor_that_is_only_read_is_no_business_of_the_step()
     for number in range(5):
         assert step(aq.ones((2,))).numpy().tolist() == [1, 2]
         w.grad = None if number % 2 else aq.ones((2,))
+
+
+def test_a_gradient_of_a_tensor_that_is_only_read_may_be_forgotten_in_the_step() -> None:
+    w = aq.Parameter([1.0, 2.0])
+
+    @aq.capture
+    def step(x: aq.Tensor) -> aq.Tensor:
+        y = x * w.detach()
+        w.grad = None
+        return y
+
+    for _ in range(4):
+        w.grad = aq.ones((2,))
+        assert step(aq.ones((2,))).numpy().tolist() == [1, 2]
 
 
 def test_a_generator_that_the_step_makes_draws_the_same_in_each_call() -> None:

@@ -30,13 +30,13 @@ races() {
 for tool in ${tools:-memcheck racecheck}; do
     echo "== $tool, logs in $logs"
     rm -f "$logs/$tool"-*.log
-    status="--error-exitcode 9 --print-limit 20"
-    [ "$tool" != racecheck ] || status="--print-limit 10000"
+    flags="--error-exitcode 9 --print-limit 20"
+    [ "$tool" != racecheck ] || flags="--print-limit 10000"
     part=0
     running=""
     while [ "$part" -lt "$parts" ]; do
         # AUTOQ_TEST_SANITIZER lets tests take small sizes: each launch is some hundred times slower.
-        AUTOQ_TEST_SANITIZER=1 AUTOQ_TEST_PART="$part/$parts" "$sanitizer" --tool "$tool" $status \
+        AUTOQ_TEST_SANITIZER=1 AUTOQ_TEST_PART="$part/$parts" "$sanitizer" --tool "$tool" $flags \
             "${PYTHON:-.venv/bin/python}" -m pytest -p tests.gpu.unpooled -p no:xdist \
             -p no:cacheprovider -q -m "gpu and not exhaustive and not slow" --timeout 900 --timeout-method thread \
             tests/gpu "$@" >"$logs/$tool-$part.log" 2>&1 &
